@@ -56,7 +56,7 @@ from benchmarks.gpu_speed import (
 )
 from sentence_beam.transforms.encoder import Encoder, choose_runner, encoder, forward, varlen
 from sentence_beam.transforms.encoder.devices import resolve_devices
-from sentence_beam.transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.encoder.texts_attention import attend_text_by_text
 from sentence_beam.transforms.index import kmeans
 
 LENGTHS = (16, 32, 128, 512)
@@ -370,16 +370,16 @@ def two_cpus() -> Iterator[None]:
 
     def kernel(model: Any) -> Any:
         return (
-            text_by_text
+            attend_text_by_text
             if asked[0] != "cpu" and next(model.parameters()).dtype in varlen.DTYPES
             else None
         )
 
     with (
         patch.object(encoder, "resolve_devices", devices),
-        patch.object(choose_runner, "kernel_for", kernel),
+        patch.object(choose_runner, "choose_kernel", kernel),
         patch.object(kmeans, "WORTH_A_GPU", 0),
-        patch.object(kmeans, "by_torchs_gpu", lambda *said: kmeans.by_torch(*said, "cpu")),
+        patch.object(kmeans, "use_torchs_gpu", lambda *said: kmeans.use_torch(*said, "cpu")),
     ):
         yield
 

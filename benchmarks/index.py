@@ -41,7 +41,7 @@ from sentence_beam.transforms.index import (
     train,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
-from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.index_kinds import choose_depth
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.range_file import range_bytes
 from sentence_beam.transforms.index.range_readers import RangeFile
@@ -180,7 +180,7 @@ def ranges(
     writer = SegmentWriter(trained)
     for block in blocks(vectors):
         writer.add(block)
-    rows = writer.by_list()
+    rows = writer.list_rows()
     starts = np.concatenate([[0], np.cumsum(rows.sizes)])
     bounds = np.linspace(0, len(rows.sizes), count + 1).astype(int).tolist()
     files = []
@@ -208,7 +208,7 @@ def recall(
     """Recall at 10 and at 100 as `index` tunes it, and the least nprobe that meets the target at 10
     by its rule.
     """
-    depth = depth_for(100, plan.rerank)
+    depth = choose_depth(100, plan.rerank)
     exact, found = ExactNeighbours(queries, 100, plan.metric), None
     for number, (file, part) in enumerate(
         zip(files, np.array_split(vectors, args.segments), strict=True)
@@ -222,12 +222,14 @@ def recall(
         found = one if found is None else found.merge(one)
     if found is None:
         return None
-    tuned = [measure_recall(exact.at(k), found, depth=depth_for(k, plan.rerank)) for k in (10, 100)]
+    tuned = [
+        measure_recall(exact.at(k), found, depth=choose_depth(k, plan.rerank)) for k in (10, 100)
+    ]
     every, index = (
         list(range(1, (tuned[0] or {})["nprobe"] + 1)),
         SegmentedIndex.open(files, trained),
     )
-    fine = Candidates.search(index, queries, depth_for(10, plan.rerank), every)
+    fine = Candidates.search(index, queries, choose_depth(10, plan.rerank), every)
     best = measure_recall(exact.at(10), fine)
     return [*tuned, (best or {})["nprobe"]]
 

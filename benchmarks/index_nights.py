@@ -32,14 +32,14 @@ from sentence_beam.transforms.corpus import InputFile, Span, UnitRows
 from sentence_beam.transforms.index.range_file import RangeHeader
 from sentence_beam.transforms.index.range_readers import MappedRange
 from sentence_beam.transforms.space import Space, row_hashes
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, write_plan
 from sentence_beam.transforms.store.runs.run_result import now
-from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import compute_unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -74,7 +74,7 @@ class Nights:
             started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
-        planned = planned_rows([_plan_row(number, unit) for number, unit in enumerate(units)])
+        planned = make_planned_rows([_plan_row(number, unit) for number, unit in enumerate(units)])
         write_plan(run.root, run.id, planned.select(PLAN.names), PlanNotes(written=now()))
         stood = set(before.index.files) if before and before.index else set()
         _, took = timed(lambda: self._build(run, units, request))
@@ -100,7 +100,7 @@ class Nights:
         file, n = _file(number), len(rows)
         made = UnitRows(f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), None, [])
         hashes = row_hashes(texts)
-        unit = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
+        unit = PreparedUnit(made, hashes, compute_unit_digest(self.space, made, hashes))
         store, ones = UnitStore(str(self.root), self.space), np.ones(n, np.int32)
         full = Vectors(self._vectors[numbers], ones.astype(np.float32), ones, ones < 0, ones * 0)
         return store.finished(unit) or store.write(unit, full, [], UnitCounts(n, 0, 0))

@@ -40,11 +40,16 @@ from sentence_beam.transforms.index.cells import PASSES
 from sentence_beam.transforms.index.index_kinds import cut_lists
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.quantizer import train
-from sentence_beam.transforms.index.range_file import ID_BYTES, RangeHeader, blocks_of, header_bytes
+from sentence_beam.transforms.index.range_file import (
+    ID_BYTES,
+    RangeHeader,
+    count_header_bytes,
+    cut_blocks,
+)
 from sentence_beam.transforms.index.ranges import SPARE
-from sentence_beam.transforms.index.sizes import size_of, step_bytes
+from sentence_beam.transforms.index.sizes import estimate_size, estimate_step_bytes
 from sentence_beam.transforms.index.walk import walk
-from sentence_beam.transforms.steps.index.index_folder import most_rows
+from sentence_beam.transforms.steps.index.index_folder import choose_most_rows
 from sentence_beam.transforms.steps.index.training_sample import PART_BYTES
 from sentence_beam.transforms.storage.base import Entry
 from sentence_beam.transforms.storage.local import LocalStorage
@@ -102,10 +107,10 @@ def located(rows: int, dim: int) -> Locality:
     index = TrainedIndex.from_bytes(trained).index
     centroids = index.quantizer.reconstruct_n(0, LISTS)
     order = walk(centroids)
-    sizes = writer.by_list().sizes[order]
+    sizes = writer.list_rows().sizes[order]
     header = RangeHeader(0, dim, 0, sizes.astype(np.uint32), np.zeros(LISTS, np.uint32))
-    near = cells.nearest(queries, centroids[order], "ip", 16)[1]
-    runs = [len(list(blocks_of(header, np.sort(lists), SPARE))) for lists in near]
+    near = cells.find_nearest(queries, centroids[order], "ip", 16)[1]
+    runs = [len(list(cut_blocks(header, np.sort(lists), SPARE))) for lists in near]
     return Locality(sizes / sizes.mean(), float(np.mean(runs)) / near.shape[1])
 
 
@@ -119,17 +124,17 @@ def figures(plan: IndexPlan, rows: int, found: Locality) -> list[tuple[str, str,
     """Lines of an index: its files, its training, its building, a query, and memory."""
     sizes = list_sizes(plan, rows, found)
     cuts = cut_lists(sizes, plan)
-    headers = sum(header_bytes(stop - first) for first, stop in cuts)
+    headers = sum(count_header_bytes(stop - first) for first, stop in cuts)
     sample = plan.train_rows * 4 * plan.dim
-    groups = -(-rows // most_rows(plan, rows))
+    groups = -(-rows // choose_most_rows(plan, rows))
     parts = groups * -(-sample // groups // PART_BYTES)
-    count = cells.cells_for(plan.nlist)
+    count = cells.count_cells(plan.nlist)
     runs = plan.nprobe * found.runs
     touched = min(len(cuts), plan.nprobe, round(runs) or 1)
     code = plan.spec.code_bytes(plan.dim) + ID_BYTES
     probed = float(np.sort(sizes)[-plan.nprobe :].mean()) * plan.nprobe * code
     title = f"{rows:,} rows, {plan.factory}"
-    size = size_of(plan, rows)
+    size = estimate_size(plan, rows)
     reads = (1 + PASSES) * count * parts
     return [
         (title, "", ""),
@@ -153,7 +158,7 @@ def figures(plan: IndexPlan, rows: int, found: Locality) -> list[tuple[str, str,
         (
             "  memory",
             f"{size.memory / 1e9:,.1f} GB to serve",
-            f"{step_bytes(plan, rows) / 1e9:,.1f} GB for a step",
+            f"{estimate_step_bytes(plan, rows) / 1e9:,.1f} GB for a step",
         ),
     ]
 

@@ -60,19 +60,19 @@ def two_levels(
     """Return the centroids of so many passes over all rows, and CPU seconds of the largest cell."""
     count = round(nlist**0.5)
     coarse = kmeans(sample[: cells.COARSE_ROWS * count], count, metric)
-    cell = cells.nearest(sample, coarse, metric)[1][:, 0]
-    lists = cells.allotted(nlist, np.bincount(cell, minlength=count))
+    cell = cells.find_nearest(sample, coarse, metric)[1][:, 0]
+    lists = cells.allot_lists(nlist, np.bincount(cell, minlength=count))
     largest = 0.0
     parts = []
     for number in range(count):
         begun = time.process_time()
-        parts.append(cells.lists_of_cell(sample[cell == number], int(lists[number]), metric))
+        parts.append(cells.find_lists_of_cell(sample[cell == number], int(lists[number]), metric))
         largest = max(largest, time.process_time() - begun)
     found = np.concatenate(parts)
     bounds = np.concatenate([[0], np.cumsum(lists)])
     for _ in range(passes):
-        numbers = cells.nearest_of_cells(sample, coarse, found, bounds, metric)
-        found = cells.middles(sample, numbers, found, metric)
+        numbers = cells.find_nearest_of_cells(sample, coarse, found, bounds, metric)
+        found = cells.average_lists(sample, numbers, found, metric)
     return found, largest
 
 
@@ -86,8 +86,8 @@ def rows_scanned(
     """Rows in the lists that are searched, on average, when 0.9 and 0.95 of the neighbours are in
     them.
     """
-    of_row = cells.nearest(vectors, centroids, metric)[1][:, 0]
-    lists = cells.nearest(queries, centroids, metric, len(centroids))[1]
+    of_row = cells.find_nearest(vectors, centroids, metric)[1][:, 0]
+    lists = cells.find_nearest(queries, centroids, metric, len(centroids))[1]
     rank = np.argsort(lists, axis=1)[np.arange(len(queries))[:, None], of_row[neighbours]]
     recall = np.cumsum(np.bincount(rank.ravel(), minlength=len(centroids))) / rank.size
     scanned = np.cumsum(np.bincount(of_row, minlength=len(centroids))[lists], axis=1).mean(axis=0)

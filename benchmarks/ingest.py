@@ -34,11 +34,11 @@ from benchmarks.common import interleaved, median_ratio, report
 from benchmarks.stub import Stub, stub_encoder, tiny_model
 from sentence_beam.pipelines import embed
 from sentence_beam.pipelines.common import command
-from sentence_beam.transforms.base.arrow_arrays import fixed_size
+from sentence_beam.transforms.base.arrow_arrays import make_vector_column
 from sentence_beam.transforms.corpus import UnitRows
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Space, row_hashes
-from sentence_beam.transforms.steps.embed.inputs import encoded
+from sentence_beam.transforms.steps.embed.inputs import make_vectors
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -132,7 +132,7 @@ def written(where: str) -> dict[str, list[float]]:
             str(tiny_model(Path(folder) / "model", WRITE_DIM)), dtype="float32"
         ).space
         units = [_unit(number) for number in range(WRITES)]
-        vectors = encoded(*_made(Stub(space), units[0].rows.texts))
+        vectors = make_vectors(*_made(Stub(space), units[0].rows.texts))
         works = {
             "shards": partial(_shards, space, units, vectors),
             "least": partial(_least, vectors.embedding),
@@ -158,7 +158,7 @@ def _shards(space: Space, units: list[PreparedUnit], vectors: Vectors, folder: s
 def _least(embedding: np.ndarray, folder: str) -> None:
     """Parquet with page checksums in memory, SHA-256, a file."""
     Path(folder).mkdir()
-    table = pa.table({"embedding": fixed_size(embedding)})
+    table = pa.table({"embedding": make_vector_column(embedding)})
 
     def write(number: int) -> None:
         sink = io.BytesIO()

@@ -26,7 +26,7 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 from sentence_beam.transforms.pooling import TokenStatistics
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 
 BARS = {"ditto": "1.03x", "sbert-wk": "1.10x", "prompt": "none: its template is encoded too"}
 POOLERS = (
@@ -66,7 +66,7 @@ def tables(model: str, texts: list[str], where: Path) -> dict[str, Path]:
     for name, method in (("tfidf", "tfidf"), ("counts", "token-counts")):
         plain = ~np.isin(tokenized.ids, tokenizer.special_ids)
         offsets = np.concatenate([[0], np.cumsum(plain)])[tokenized.offsets]
-        arguments = (tokenizer_digest(files), tokenized.ids[plain], offsets, tokenizer.vocabulary)
+        arguments = (hash_tokenizer(files), tokenized.ids[plain], offsets, tokenizer.vocabulary)
         folders[name] = where / f"{Path(model).name}-{name}"
         folders[name].mkdir()
         for file, data in TokenStatistics.count(method, *arguments).to_files().items():

@@ -30,15 +30,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.common import report
-from sentence_beam.transforms.base.arrow_arrays import mask_array
-from sentence_beam.transforms.base.columns import column, numbers, with_column, with_rows
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
+from sentence_beam.transforms.base.columns import (
+    get_column,
+    get_numbers,
+    replace_column,
+    replace_rows,
+)
 from sentence_beam.transforms.corpus import Columns, InputFile, Span
 from sentence_beam.transforms.space import Recipe, Space
 from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import footers
-from sentence_beam.transforms.steps.plan.elements import FilesToLookInto, PlannedFiles, packed
-from sentence_beam.transforms.steps.plan.list_files import compared_rows
+from sentence_beam.transforms.steps.plan.elements import FilesToLookInto, PlannedFiles, pack_table
+from sentence_beam.transforms.steps.plan.list_files import compare_rows
 from sentence_beam.transforms.steps.plan.planned import PLANNED, OpenedFile
 from sentence_beam.transforms.steps.plan.whole_plan import record
 from sentence_beam.transforms.store import layout
@@ -46,11 +51,11 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.made_units import by_stretch, pack
-from sentence_beam.transforms.store.runs.recorded_plan import SPAN, planned_spans, read_plan
+from sentence_beam.transforms.store.runs.made_units import assign_stretch, pack
+from sentence_beam.transforms.store.runs.recorded_plan import SPAN, list_planned_spans, read_plan
 from sentence_beam.transforms.store.runs.run_end import finish
 from sentence_beam.transforms.store.runs.run_result import now
-from sentence_beam.transforms.store.tables.names import STRETCHES, stretches_of
+from sentence_beam.transforms.store.tables.names import STRETCHES, find_stretches
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES
 
 FOLDER = "gs://bucket/collection/"
@@ -147,11 +152,13 @@ def changed(listed: pa.Table, night: int) -> pa.Table:
     elif NIGHTS[night] == "1 % in one folder":
         places = np.arange(len(listed) // 2, len(listed) // 2 + count)
     now = listed.take(pa.array(places))
-    now = with_column(now, "version", pc.binary_join_element_wise(now["version"], str(night), "-"))
-    now = with_column(
+    now = replace_column(
+        now, "version", pc.binary_join_element_wise(now["version"], str(night), "-")
+    )
+    now = replace_column(
         now, "checksum", pa.array(checksums(places + night * len(listed)), pa.string())
     )
-    return with_rows(listed, places, now)
+    return replace_rows(listed, places, now)
 
 
 def opened(listed: pa.Table) -> pa.Table:
@@ -159,12 +166,12 @@ def opened(listed: pa.Table) -> pa.Table:
     count = len(listed)
     zero, one = pa.array(np.zeros(count, np.int64)), pa.array(np.arange(count + 1, dtype=np.int32))
     none = pa.array(np.zeros(count + 1, np.int32))
-    tokens = pa.array(numbers(listed, "size") // 4)
+    tokens = pa.array(get_numbers(listed, "size") // 4)
     row_groups = pa.ListArray.from_arrays(none, pa.array([], pa.int64()))
-    values = [zero, zero, column(listed, "size"), pa.nulls(count, pa.int64()), tokens, zero]
+    values = [zero, zero, get_column(listed, "size"), pa.nulls(count, pa.int64()), tokens, zero]
     spans = pa.StructArray.from_arrays([*values, row_groups], fields=list(SPAN))
     columns = {name: listed.column(name) for name in FILES.names} | {
-        "carried": mask_array(np.zeros(count, bool)),
+        "carried": make_mask_array(np.zeros(count, bool)),
         "spans": pa.ListArray.from_arrays(one, spans),
         "kept": pa.repeat("[]", count),
         "lacks": pa.ListArray.from_arrays(none, pa.array([], pa.string())),
@@ -181,12 +188,12 @@ def open_made_up(file: InputFile, job: EmbedJob) -> OpenedFile:
 
 def made_up(plan: pa.Table, run: Run) -> Iterator[list[UnitRecord]]:
     """The records that embedding the spans of a plan would leave, a stretch at a time."""
-    found = planned_spans(plan)
+    found = list_planned_spans(plan)
     paths = plan.column("path")
-    starts = np.searchsorted(stretches_of(column(found, "name")), np.arange(STRETCHES + 1))
+    starts = np.searchsorted(find_stretches(get_column(found, "name")), np.arange(STRETCHES + 1))
     for start, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         some = found.slice(start, stop - start)
-        files = paths.take(column(some, "place")).to_pylist()
+        files = paths.take(get_column(some, "place")).to_pylist()
         rows = zip(some.to_pylist(), files, strict=True)
         yield [record_of(span, file, run) for span, file in rows]
 
@@ -236,10 +243,10 @@ def measure_night(store: Path, night: int, listing_file: Path) -> list[dict[str,
     job = job_of(run, last)
     with steps.step(name, "listing compared"):
         before = last.read_files() if last else FILES.empty_table()
-        found = list(compared_rows(listed, before, job))
+        found = list(compare_rows(listed, before, job))
         del before, listed
     looked = [
-        PlannedFiles(packed(opened(item.table))) if isinstance(item, FilesToLookInto) else item
+        PlannedFiles(pack_table(opened(item.table))) if isinstance(item, FilesToLookInto) else item
         for item in found
     ]
     del found
@@ -253,7 +260,7 @@ def measure_night(store: Path, night: int, listing_file: Path) -> list[dict[str,
     for number, records in enumerate(made_up(read_plan(run.root, run.id).files, run)):
         start = time.process_time()
         if records:
-            travelling.append((number, pack(values for _, values in map(by_stretch, records))))
+            travelling.append((number, pack(values for _, values in map(assign_stretch, records))))
         took += time.process_time() - start
     travelled = sum(len(data) for _, data in travelling) / 1e6
     steps.rows.append(

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from sentence_beam.pipelines.cli import COMMANDS, parser_of
+from sentence_beam.pipelines.cli import COMMANDS, load_parser
 from sentence_beam.pipelines.common.options import Parser, every_command
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
-from sentence_beam.transforms.index.index_kinds import FLAT_BELOW, automatic_index
+from sentence_beam.transforms.index.index_kinds import FLAT_BELOW, choose_automatic_index
 from sentence_beam.transforms.space import FLOAT32_ONLY
 from sentence_beam.transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 
@@ -251,16 +251,16 @@ def automatic() -> str:
 def indexed(rows: int) -> str:
     """The kind of index for so many rows, of length 1 and of any length."""
     return " or ".join(
-        dict.fromkeys(f"`{automatic_index(rows, codec)}`" for codec in ("SQ8", "SQbf16"))
+        dict.fromkeys(f"`{choose_automatic_index(rows, codec)}`" for codec in ("SQ8", "SQbf16"))
     )
 
 
 def section(command: str) -> str:
     """Return a command's section: its purpose, its page, and a table for each group of options."""
-    parser = parser_of(command)
+    parser = load_parser(command)
     text = f"\n## {command}\n\nSee [{title(PAGES[command])}]({PAGES[command]}).\n"
     if command == "plan":
-        of_embed = {action.dest for action in parser_of("embed")._actions}
+        of_embed = {action.dest for action in load_parser("embed")._actions}
         own = [action for action in parser._actions if action.dest not in of_embed]
         return f"{text}\nThe options are those of [`embed`](#embed), and:\n{table(parser, own)}"
     without_title, groups = parser._action_groups[:2], parser._action_groups[2:]
@@ -278,7 +278,7 @@ def first_commands() -> dict[str, str]:
     """The first command that has each row of a table of options."""
     found: dict[str, str] = {}
     for command in COMMANDS:
-        parser = parser_of(command)
+        parser = load_parser(command)
         for row in options(parser, parser._actions):
             found.setdefault(row, command)
     return found

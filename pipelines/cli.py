@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from sentence_beam.pipelines.common.sigterm import (
     end_interrupted,
-    interrupted_by_sigterm,
-    lost_interrupts_raised,
-    stopped_status,
+    find_stopped_status,
+    interrupting_by_sigterm,
+    raising_lost_interrupts,
 )
 from sentence_beam.transforms.base.errors import STOPPED, TERMINATED
-from sentence_beam.transforms.base.imports import keep_all, uncollected
+from sentence_beam.transforms.base.imports import keep_all, pause_collector
 from sentence_beam.transforms.base.logs import keep_root_logger
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +64,7 @@ SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"
 
 
-def usage() -> str:
+def list_usage() -> str:
     """The list of commands, as text."""
     lines = []
     for group, commands in GROUPS.items():
@@ -93,46 +93,46 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
-        print(usage())
+        print(list_usage())
         return 2
     name, *rest = arguments
     if name == "help" and rest:
         name = rest[0]
         rest = ["--help"]
     if name in ("-h", "--help", "help"):
-        print(usage())
+        print(list_usage())
         return 0
     if name in ("-V", "--version", "version"):
         print(f"sentence-beam {metadata.version('sentence-beam')}")
         return 0
     if name != "completion" and name not in COMMANDS:
-        print(f"sentence-beam: {unknown(name)}", file=sys.stderr)
+        print(f"sentence-beam: {explain_unknown(name)}", file=sys.stderr)
         return 2
     try:
         if name == "completion":
             return complete(rest)
-        with uncollected(), keep_root_logger():
+        with pause_collector(), keep_root_logger():
             command = importlib.import_module(f"sentence_beam.pipelines.{name}")
         return command.main(rest)
     except KeyboardInterrupt:  # before the command can handle it
         print(f"sentence-beam {name}: {INTERRUPTED}", file=sys.stderr)
-        return stopped_status()
+        return find_stopped_status()
 
 
-def unknown(name: str) -> str:
+def explain_unknown(name: str) -> str:
     """Return the line about an unknown command."""
     if name.startswith("-"):
         return (
             f"a command comes before its options, as in sentence-beam embed {name}; there are"
             f" {', '.join(COMMANDS)}"
         )
-    near = nearest(name, COMMANDS)
+    near = find_nearest(name, COMMANDS)
     if near:
         return f"no command {name}; did you mean {near}?"
     return f"no command {name}; there are {', '.join(COMMANDS)}"
 
 
-def parser_of(command: str) -> "argparse.ArgumentParser":
+def load_parser(command: str) -> "argparse.ArgumentParser":
     """The parser of a command, by its name in COMMANDS."""
     parser: argparse.ArgumentParser = importlib.import_module(
         f"sentence_beam.pipelines.{command}"
@@ -152,7 +152,7 @@ def complete(arguments: list[str]) -> int:
     everything = argparse.ArgumentParser("sentence-beam", allow_abbrev=False)
     commands = everything.add_subparsers()
     for name, what in COMMANDS.items():
-        commands.add_parser(name, parents=[parser_of(name)], add_help=False, help=what)
+        commands.add_parser(name, parents=[load_parser(name)], add_help=False, help=what)
     print(shtab.complete(everything, arguments[0]))
     return 0
 
@@ -160,7 +160,7 @@ def complete(arguments: list[str]) -> int:
 def run(argv: list[str] | None = None) -> int:
     """Return the exit status of `main`, with which the process ends."""
     keep_all()  # no search for garbage in what commands import
-    with interrupted_by_sigterm(), lost_interrupts_raised():
+    with interrupting_by_sigterm(), raising_lost_interrupts():
         code = main(argv)
     if code in (STOPPED, TERMINATED):
         end_interrupted(code)

@@ -10,13 +10,17 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function, without_none
 from sentence_beam.pipelines.common.output import check_file, check_output, write_table
-from sentence_beam.pipelines.common.progress import unheard
-from sentence_beam.pipelines.common.tables import Column, table, text_column
-from sentence_beam.transforms.base.keyword_options import options_of
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.pipelines.common.progress import muting
+from sentence_beam.pipelines.common.tables import Column, format_table, make_text_column
+from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.steps.joins.row_groups import Clustered, by_min_score, by_number
+from sentence_beam.transforms.steps.joins.row_groups import (
+    Clustered,
+    group_by_min_score,
+    group_by_number,
+)
 from sentence_beam.transforms.steps.options.joins import ClusterOptions
 from sentence_beam.transforms.store import open_store
 
@@ -81,8 +85,8 @@ def cluster(
         "where": where,
         "snapshot": snapshot,
     }
-    with as_function(ClusterOptions), unheard():
-        options = options_of(ClusterOptions, "cluster", without_none(keywords))
+    with as_function(ClusterOptions), muting():
+        options = make_options(ClusterOptions, "cluster", without_none(keywords))
         if output is None:
             return run(options)
         _cluster(options)
@@ -96,8 +100,8 @@ def run(options: ClusterOptions) -> Clustered:
     )
     with tempfile.TemporaryDirectory() as folder:
         if options.clusters is not None:
-            return by_number(selection, options.clusters, Path(folder))
-        return by_min_score(selection, float(options.min_score or 0), Path(folder))
+            return group_by_number(selection, options.clusters, Path(folder))
+        return group_by_min_score(selection, float(options.min_score or 0), Path(folder))
 
 
 def _cluster(options: ClusterOptions) -> CommandOutput:
@@ -113,17 +117,17 @@ def _cluster(options: ClusterOptions) -> CommandOutput:
         [str(c["label"]), str(c["size"]), " | ".join(c["names"][:NAMED_BY])]
         for c in clusters[:SHOWN]
     ]
-    lines = table(
+    lines = format_table(
         [
             Column("label", right=True),
             Column("size", right=True),
-            text_column("nearest to its centre"),
+            make_text_column("nearest to its centre"),
         ],
         cells,
     )
     more = [f"and {len(clusters) - SHOWN:,} smaller ones"] if len(clusters) > SHOWN else []
-    rows = counted(len(clustered.rows), "row")
-    last = f"{rows} in {options.output}, {counted(len(clusters), 'cluster')} in {beside}"
+    rows = format_count(len(clustered.rows), "row")
+    last = f"{rows} in {options.output}, {format_count(len(clusters), 'cluster')} in {beside}"
     values = {
         "output": options.output,
         "beside": beside,

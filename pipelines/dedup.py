@@ -12,15 +12,21 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function, without_none
 from sentence_beam.pipelines.common.output import check_output, write_tables
-from sentence_beam.pipelines.common.progress import unheard
-from sentence_beam.pipelines.common.tables import Column, id_column, one_line, table, text_column
-from sentence_beam.transforms.base.keyword_options import options_of
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.pipelines.common.progress import muting
+from sentence_beam.pipelines.common.tables import (
+    Column,
+    format_table,
+    make_id_column,
+    make_text_column,
+    to_one_line,
+)
+from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.steps.joins.near_duplicates import Deduplicated, deduplicate
-from sentence_beam.transforms.steps.joins.store_vectors import with_texts
+from sentence_beam.transforms.steps.joins.store_vectors import append_texts
 from sentence_beam.transforms.steps.options.joins import DedupOptions
 from sentence_beam.transforms.store import open_store
 
@@ -78,8 +84,8 @@ def dedup(
         "snapshot": snapshot,
         "output": output or "",
     }
-    with as_function(DedupOptions), unheard():
-        options = options_of(DedupOptions, "dedup", without_none(keywords))
+    with as_function(DedupOptions), muting():
+        options = make_options(DedupOptions, "dedup", without_none(keywords))
         if output is None:
             return run(options, _select(options))
         _dedup(options)
@@ -103,17 +109,18 @@ def _dedup(options: DedupOptions) -> CommandOutput:
     check_output(options.output)
     selection = _select(options)
     deduplicated = run(options, selection)
-    write_tables(options.output, *with_texts(deduplicated.rows, selection))
+    write_tables(options.output, *append_texts(deduplicated.rows, selection))
     rows = len(deduplicated.rows)
     pairs = f"the {deduplicated.sampled:,} pairs of some rows, which were compared with all"
     lines = [
-        *shown(deduplicated.largest),
-        line("rows", f"{rows:,}, {rows - deduplicated.duplicates:,} to keep"),
-        line(
-            "duplicates", f"{deduplicated.duplicates:,} in {counted(deduplicated.groups, 'group')}"
+        *show_groups(deduplicated.largest),
+        format_summary_line("rows", f"{rows:,}, {rows - deduplicated.duplicates:,} to keep"),
+        format_summary_line(
+            "duplicates",
+            f"{deduplicated.duplicates:,} in {format_count(deduplicated.groups, 'group')}",
         ),
-        line("found", f"{deduplicated.found:.1%} of {pairs}"),
-        line("output", options.output),
+        format_summary_line("found", f"{deduplicated.found:.1%} of {pairs}"),
+        format_summary_line("output", options.output),
     ]
     counts = {"rows": rows, "groups": deduplicated.groups, "duplicates": deduplicated.duplicates}
     return CommandOutput(
@@ -127,7 +134,7 @@ def _dedup(options: DedupOptions) -> CommandOutput:
     )
 
 
-def shown(rows: pa.Table) -> list[str]:
+def show_groups(rows: pa.Table) -> list[str]:
     """Return the largest groups as a table with an empty line after it; nothing without groups."""
     if not len(rows):
         return []
@@ -135,8 +142,8 @@ def shown(rows: pa.Table) -> list[str]:
         Column("component", right=True),
         Column("keep"),
         Column("score"),
-        id_column(),
-        text_column("text"),
+        make_id_column(),
+        make_text_column("text"),
     ]
     cells = [
         [
@@ -144,11 +151,11 @@ def shown(rows: pa.Table) -> list[str]:
             "yes" if row["keep"] else "no",
             f"{row['score']:.4f}",
             row["id"],
-            one_line(row["text"]),
+            to_one_line(row["text"]),
         ]
         for row in rows.to_pylist()
     ]
-    return [*table(columns, cells), ""]
+    return [*format_table(columns, cells), ""]
 
 
 main = command.main(parser, _dedup, kind=DedupOptions)

@@ -11,11 +11,11 @@ from sentence_beam.pipelines.common import command, options, specs
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
-from sentence_beam.pipelines.common.progress import unheard
+from sentence_beam.pipelines.common.progress import muting
 from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.pipelines.common.tables import Column, middle, show_number
-from sentence_beam.pipelines.common.tables import table as lines_of
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.pipelines.common.tables import Column, cut_middle, show_number
+from sentence_beam.pipelines.common.tables import format_table as lines_of
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import (
     DiagnoseCommandOptions,
@@ -30,7 +30,7 @@ LARGEST_FIRST = ("head", "impact", "influence")
 COMMON = 5  # times that a word has to occur to be shown
 TENTH = 0.1  # of cosines: the width of a line's range
 COLUMNS = (
-    Column("figure"), Column("pooler", middle, least=24), Column("of", middle, least=20),
+    Column("figure"), Column("pooler", cut_middle, least=24), Column("of", cut_middle, least=20),
     Column("value", right=True), Column("n", right=True),
 )  # fmt: skip
 
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam diagnose --store store --report figures.html",
         "sentence-beam diagnose --input corpus.txt --pooler mean --pooler ditto:1-9 --output"
         " figures.jsonl",
-        words=specs.of_poolers(),
+        words=specs.describe_poolers(),
         kind=DiagnoseCommandOptions,
     )
 
@@ -55,7 +55,7 @@ def diagnose(options: DiagnoseOptions | None = None, **keywords: Any) -> "Diagno
     `output=` the figures are written there, and its path is returned. Raises the errors with which
     the command ends.
     """
-    with as_function(DiagnoseCommandOptions), unheard():
+    with as_function(DiagnoseCommandOptions), muting():
         given_options = object_or_keywords(DiagnoseCommandOptions, "diagnose", options, keywords)
         diagnosis = run(given_options)
         return given_options.output or diagnosis
@@ -76,15 +76,15 @@ def run(options: DiagnoseCommandOptions) -> "Diagnosis":
     if options.output:
         write_rows(options.output, diagnosis.rows)
     if options.report:
-        from sentence_beam.transforms.evaluation.diagnostics.diagnostics_page import page
+        from sentence_beam.transforms.evaluation.diagnostics.diagnostics_page import render_page
 
-        write_text(options.report, page(diagnosis))
+        write_text(options.report, render_page(diagnosis))
     return diagnosis
 
 
 def _diagnose(options: DiagnoseCommandOptions) -> CommandOutput:
     diagnosis = run(options)
-    lines = [table(diagnosis.rows), *(f"note: {note}" for note in diagnosis.notes)]
+    lines = [format_figures(diagnosis.rows), *(f"note: {note}" for note in diagnosis.notes)]
     values = {
         "source": diagnosis.source,
         "model": diagnosis.model,
@@ -94,7 +94,7 @@ def _diagnose(options: DiagnoseCommandOptions) -> CommandOutput:
     return CommandOutput(lines, values, always=True)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def format_figures(rows: list[dict[str, Any]]) -> str:
     """Return the figures as text, a line each; the first or largest SHOWN values of each."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -103,7 +103,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     left = Counter[str]()
     for (name, pooler, _), group in groups.items():
-        values = shown_rows(name, group)
+        values = choose_shown(name, group)
         left[name] += max(len(values) - SHOWN, 0)
         lines += [
             (name, pooler, describe(row), show_number(row["value"], ".4f", "-"), f"{row['n']:,}")
@@ -116,7 +116,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return text
 
 
-def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def choose_shown(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the values of one figure in reading order; shares of cosines are summed by
     tenths.
     """
@@ -159,7 +159,7 @@ def describe(row: dict[str, Any]) -> str:
 
 
 def _describe_neighbours(row: dict[str, Any]) -> list[str]:
-    return [*_describe_ranks(row), counted(row["neighbours"], "neighbour")]
+    return [*_describe_ranks(row), format_count(row["neighbours"], "neighbour")]
 
 
 def _describe_ranks(row: dict[str, Any]) -> list[str]:
@@ -174,7 +174,7 @@ _PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "neighbour-product": _describe_neighbours,
     "head": lambda row: [f"layer {row['layer']}, head {row['head']}"],
     "layer-cosine": lambda row: [f"layers {row['layer']} and {row['other']}"],
-    "hop-cosine": lambda row: [f"{counted(row['hops'], 'layer')} apart"],
+    "hop-cosine": lambda row: [f"{format_count(row['hops'], 'layer')} apart"],
     "impact": lambda row: [
         f"{row['perturbed']} ({row['other']}) on {row['token']} ({row['place']})"
     ],

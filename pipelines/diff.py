@@ -12,13 +12,13 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.output import check_output, write_tables
-from sentence_beam.pipelines.common.tables import Column, end, middle, table, wrapped
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.pipelines.common.tables import Column, cut_end, cut_middle, format_table, wrapped
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.options.store import SHOWN, DiffOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs import listed_changes
-from sentence_beam.transforms.store.runs.answer_figures import CAUSES, causes_in_words
+from sentence_beam.transforms.store.runs.answer_figures import CAUSES, describe_causes
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.steps.watch.compared_answers import ComparedQuery
@@ -70,7 +70,7 @@ def _diff(options: DiffOptions) -> CommandOutput:
 
 def _list_first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
     """Return a table of the first of `total` rows, and how many more there are."""
-    lines = table([Column("change"), Column("id", middle)], shown) if shown else []
+    lines = format_table([Column("change"), Column("id", cut_middle)], shown) if shown else []
     if total > SHOWN:
         lines.append(f"and {total - SHOWN:,} more; --output FILE has all")
     return lines
@@ -83,17 +83,27 @@ def _compare_answers(old: Manifest, new: Manifest) -> tuple[list[str], dict[str,
     """
     if old.watch is None or new.watch is None or old.watch.digest != new.watch.digest:
         return [], None
-    from sentence_beam.transforms.steps.watch.snapshots import changed_queries, compare_snapshots
+    from sentence_beam.transforms.steps.watch.snapshots import (
+        compare_snapshots,
+        list_changed_queries,
+    )
 
     compared = compare_snapshots(old, new)
     figures = compared.figures
-    rows = [row for query in changed_queries(compared) for row in _list_lost(query)]
-    causes = f": {causes_in_words(figures.causes)}" if rows else ""
-    lines = wrapped([f"{figures.lost:,} of {counted(figures.answers, 'answer')} changed{causes}"])
+    rows = [row for query in list_changed_queries(compared) for row in _list_lost(query)]
+    causes = f": {describe_causes(figures.causes)}" if rows else ""
+    lines = wrapped(
+        [f"{figures.lost:,} of {format_count(figures.answers, 'answer')} changed{causes}"]
+    )
     if rows:
         cells = [[CAUSES[row["cause"]], str(row["rank"]), row["id"], row["query"]] for row in rows]
-        columns = [Column("cause"), Column("rank"), Column("id", middle), Column("query", end)]
-        lines += table(columns, cells[:SHOWN])
+        columns = [
+            Column("cause"),
+            Column("rank"),
+            Column("id", cut_middle),
+            Column("query", cut_end),
+        ]
+        lines += format_table(columns, cells[:SHOWN])
     if len(rows) > SHOWN:
         lines.append(f"and {len(rows) - SHOWN:,} more")
     return lines, {**figures.to_json(), "rows": rows[:SHOWN]}

@@ -9,12 +9,12 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.distill_options import (
     WORDS,
     DistillOptions,
     check_installed,
-    output_of,
+    check_output,
 )
 
 
@@ -36,28 +36,34 @@ def _distill(options: DistillOptions) -> CommandOutput:
             "--words says how many words of a corpus become tokens; name its files by --input"
         )
     check_installed()
-    output_of(options)
+    check_output(options)
     with with_stdin(options, local=True) as options:
         from sentence_beam.transforms.training.distillation import distill
 
         record = distill(options)
-    return CommandOutput(lines(record), record)
+    return CommandOutput(describe_model(record), record)
 
 
-def lines(record: dict[str, Any]) -> list[str]:
+def describe_model(record: dict[str, Any]) -> list[str]:
     """Return the closing lines, one fact a line."""
     output = record["options"]["output"]
     lost = f", {record['rejected']:,} rejected" if record["rejected"] else ""
     size = f"{record['bytes'] / 1e6:,.1f} MB"
     words = []
     if record["data"]:
-        words = [line("words", f"{record['words']:,} new ones of {record['rows']:,} rows{lost}")]
+        words = [
+            format_summary_line(
+                "words", f"{record['words']:,} new ones of {record['rows']:,} rows{lost}"
+            )
+        ]
     return [
         *words,
-        line("tokens", f"{record['tokens']:,} of {record['dim']} dimensions, {size}"),
-        line("space", record["space"][:16]),
-        line("model", output),
-        line("use", f"sentence-beam embed --model {output}"),
+        format_summary_line(
+            "tokens", f"{record['tokens']:,} of {record['dim']} dimensions, {size}"
+        ),
+        format_summary_line("space", record["space"][:16]),
+        format_summary_line("model", output),
+        format_summary_line("use", f"sentence-beam embed --model {output}"),
     ]
 
 

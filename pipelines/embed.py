@@ -12,39 +12,50 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import command, engines
-from sentence_beam.pipelines.common.beam_flags import hints, options_of_list, parse
+from sentence_beam.pipelines.common.beam_flags import make_hints, parse, parse_list
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.embed_options import parser
 from sentence_beam.pipelines.common.library import as_function
-from sentence_beam.pipelines.common.progress import watched
+from sentence_beam.pipelines.common.progress import watching
 from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.pipelines.common.summary import summary
+from sentence_beam.pipelines.common.summary import summarise
 from sentence_beam.pipelines.common.tables import wrapped
-from sentence_beam.pipelines.common.writing import Writer, recorded, result_of, submitted, writing
+from sentence_beam.pipelines.common.writing import (
+    Writer,
+    describe_submitted,
+    read_run_result,
+    recording,
+    writing,
+)
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.keyword_options import options_of
+from sentence_beam.transforms.base.keyword_options import make_options
 from sentence_beam.transforms.beam import Embed, Plan
-from sentence_beam.transforms.beam.finish import finished
+from sentence_beam.transforms.beam.finish import finish_run
 from sentence_beam.transforms.corpus import Columns
-from sentence_beam.transforms.corpus.in_memory import Files, batch_name, input_of, write_batch
+from sentence_beam.transforms.corpus.in_memory import (
+    Files,
+    check_batch_name,
+    read_input,
+    write_batch,
+)
 from sentence_beam.transforms.corpus.row_columns import Rows
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.chosen_options import used_columns
-from sentence_beam.transforms.steps.options.input_columns import with_columns_of_rows
+from sentence_beam.transforms.steps.options.chosen_options import find_used_columns
+from sentence_beam.transforms.steps.options.input_columns import fill_columns_of_rows
 from sentence_beam.transforms.steps.options.keywords import RowsKeywords
 from sentence_beam.transforms.steps.options.resolve import (
     Resolved,
-    holding_lease,
-    index_ram,
-    on_workers,
+    estimate_index_ram,
+    hold_lease,
+    put_on_workers,
     resolve_run,
 )
-from sentence_beam.transforms.steps.options.stored import stored_for
-from sentence_beam.transforms.steps.plan.quantised_model import with_int8_model
+from sentence_beam.transforms.steps.options.stored import find_stored
+from sentence_beam.transforms.steps.plan.quantised_model import prepare_int8_model
 from sentence_beam.transforms.store import Store, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.runs.run_result import Result
 
 # the batch of a call without append, so that the next rows replace these
@@ -99,7 +110,7 @@ def embed(
             return _execute(input, beam_flags)
         source: tuple[str, ...] | pa.Table = ()
         if input is not None:
-            source = input_of(input, functools.partial(_choose_columns, options))
+            source = read_input(input, functools.partial(_choose_columns, options))
         if isinstance(source, tuple):
             if batch is not None:
                 raise OptionError(
@@ -107,9 +118,9 @@ def embed(
                     " it out"
                 )
             return _execute(
-                options_of(EmbedOptions, "embed", {"input": source, **options}), beam_flags
+                make_options(EmbedOptions, "embed", {"input": source, **options}), beam_flags
             )
-        given_options = options_of(EmbedOptions, "embed", {"input": (), **options})
+        given_options = make_options(EmbedOptions, "embed", {"input": (), **options})
         name = _name_batch(batch, given_options.append)
         return _embed_rows(source, name, given_options, beam_flags)
 
@@ -119,13 +130,13 @@ def _choose_columns(options: dict[str, Any], rows: Any) -> Columns:
 
     Those that are found in the rows are added to the options.
     """
-    requested = options_of(EmbedOptions, "embed", {"input": (), **options})
+    requested = make_options(EmbedOptions, "embed", {"input": (), **options})
     previous = read_manifest(storage.absolute(requested.store))
-    chosen = with_columns_of_rows(requested, stored_for(requested, previous).source, rows)
+    chosen = fill_columns_of_rows(requested, find_stored(requested, previous).source, rows)
     for name in ("text_column", "id_column"):
         if getattr(chosen, name) != getattr(requested, name):
             options[name] = getattr(chosen, name)
-    return used_columns(chosen, previous)
+    return find_used_columns(chosen, previous)
 
 
 def _name_batch(name: str | None, append: bool) -> str | None:
@@ -135,7 +146,7 @@ def _name_batch(name: str | None, append: bool) -> str | None:
             "batch: it names rows that are appended; say append=True too, or leave batch out"
         )
     if name is not None:
-        return batch_name(name)
+        return check_batch_name(name)
     return None if append else ROWS
 
 
@@ -162,12 +173,12 @@ def _naming_rows(file: str) -> Iterator[None]:
 
 
 def _execute(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
-    beam_options = options_of_list(flags, options.accelerator)
+    beam_options = parse_list(flags, options.accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError(
             "rows in memory are embedded in this process; write them to files for another runner"
         )
-    with watched(sys.stderr):
+    with watching(sys.stderr):
         _, result = run(options, beam_options)
     return None if result is None else open_store(options.store, result.run)
 
@@ -175,7 +186,7 @@ def _execute(options: EmbedOptions, flags: Sequence[str], in_memory: bool = Fals
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
     """Run these options; returns the resolved run, and its result, None if nobody waits for it."""
     root = storage.absolute(options.store)
-    run_id = new_run(root)
+    run_id = make_run_id(root)
     local = engines.in_process(beam_options)
     # a mistake should not touch the store
     resolved = resolve_run(options, read_manifest(root), run_id, local=local)
@@ -185,10 +196,10 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
         version = current.version if current else None
         if version != resolved.job.run.version:
             resolved = resolve_run(options, current, run_id, local=local)
-        with recorded(resolved.job.run, writer):
-            resolved = with_int8_model(resolved)
-        resolved = on_workers(resolved, options.accelerator)
-        return resolved, run_embed(holding_lease(resolved), options, writer)
+        with recording(resolved.job.run, writer):
+            resolved = prepare_int8_model(resolved)
+        resolved = put_on_workers(resolved, options.accelerator)
+        return resolved, run_embed(hold_lease(resolved), options, writer)
 
 
 def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Result | None:
@@ -197,13 +208,13 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
     """
     run = resolved.job.run
     resolved.keep_calibration()
-    with recorded(run, writer), writer.pipeline() as pipeline:
-        embedding = hints(accelerator=options.accelerator, min_ram=options.min_ram)
-        indexing = hints(
-            accelerator=options.accelerator, min_ram=index_ram(resolved, options.min_ram)
+    with recording(run, writer), writer.pipeline() as pipeline:
+        embedding = make_hints(accelerator=options.accelerator, min_ram=options.min_ram)
+        indexing = make_hints(
+            accelerator=options.accelerator, min_ram=estimate_index_ram(resolved, options.min_ram)
         )
         build(pipeline, resolved, embedding, indexing, raises=not writer.waits)
-    return result_of(run.root, run.id, writer)
+    return read_run_result(run.root, run.id, writer)
 
 
 def build(
@@ -223,7 +234,7 @@ def build(
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
     settled_parts = (embedded.units, embedded.problems, planned.problems)
-    return finished(settled_parts, embedded.ranges, resolved, indexing, raises)
+    return finish_run(settled_parts, embedded.ranges, resolved, indexing, raises)
 
 
 def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> CommandOutput:
@@ -231,10 +242,10 @@ def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> Comman
         resolved, result = run(options, beam_options)
     root = resolved.job.root
     if result is None:
-        return submitted(root, resolved.job.run.id)
+        return describe_submitted(root, resolved.job.run.id)
     likeness = resolved.likeness.to_json() if resolved.likeness is not None else None
     values = {"store": root, **asdict(result), "like": likeness}
-    return CommandOutput(wrapped(summary(resolved, result)), values)
+    return CommandOutput(wrapped(summarise(resolved, result)), values)
 
 
 main = command.main(parser, _embed, parse, kind=EmbedOptions)

@@ -10,9 +10,9 @@ from sentence_beam.pipelines.common import command, options, specs
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
-from sentence_beam.pipelines.common.progress import unheard
-from sentence_beam.pipelines.common.tables import Column, middle, show_number
-from sentence_beam.pipelines.common.tables import table as lines_of
+from sentence_beam.pipelines.common.progress import muting
+from sentence_beam.pipelines.common.tables import Column, cut_middle, show_number
+from sentence_beam.pipelines.common.tables import format_table as lines_of
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.evaluation import EvaluateOptions
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from sentence_beam.transforms.evaluation.scoring import Evaluation
 
 COLUMNS = (
-    Column("task"), Column("metric"), Column("pooler", middle, least=24),
-    Column("calibration", middle, spare=2),
+    Column("task"), Column("metric"), Column("pooler", cut_middle, least=24),
+    Column("calibration", cut_middle, spare=2),
     *(Column(head, right=True, spare=spare) for head, spare in (
         ("dim", 5), ("n", 6), ("score", None), ("from", 0), ("to", 0), ("mean", 9), ("wmean", 10),
         ("diff", 3), ("from", 8), ("to", 7), ("p", 4), ("texts/s", 11), ("bytes", 12),
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam evaluate --task stsb=stsb.tsv --pooler mean --pooler cls",
         "sentence-beam evaluate --task sts=2012.tsv,2013.tsv --model BAAI/bge-small-en-v1.5"
         " --output scores.jsonl",
-        words=specs.of_poolers(),
+        words=specs.describe_poolers(),
         kind=EvaluateCommandOptions,
     )
 
@@ -59,7 +59,7 @@ def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
         if not rows:
             raise
         return _keep_rows(options.output, rows, error)
-    lines = [table(rows), *(f"note: {note}" for note in evaluation.notes)]
+    lines = [format_scores(rows), *(f"note: {note}" for note in evaluation.notes)]
     return CommandOutput(lines, {"scores": rows, "notes": list(evaluation.notes)}, always=True)
 
 
@@ -72,7 +72,7 @@ def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evalua
     """
     from sentence_beam.transforms.evaluation.scoring import evaluate as score
 
-    with as_function(EvaluateCommandOptions), unheard():
+    with as_function(EvaluateCommandOptions), muting():
         given_options = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
         check_files(given_options)
         evaluation = score(narrowed(EvaluateOptions, given_options))
@@ -97,19 +97,20 @@ def _write(options: EvaluateCommandOptions, evaluation: "Evaluation") -> None:
         if evaluation.grid:
             _draw_heads(options.output, evaluation.rows, evaluation.grid)
     if options.report:
-        from sentence_beam.transforms.evaluation.scores_page import page
+        from sentence_beam.transforms.evaluation.scores_page import render_page
 
         write_text(
-            options.report, page(options.model, evaluation.rows, evaluation.notes, evaluation.grid)
+            options.report,
+            render_page(options.model, evaluation.rows, evaluation.notes, evaluation.grid),
         )
 
 
 def _draw_heads(output: str, rows: list[dict[str, Any]], grid: tuple[int, int]) -> None:
     """Write `<output's stem>-<task>.svg` for each task: the scores by block and head."""
-    from sentence_beam.transforms.evaluation.heads import head_maps
+    from sentence_beam.transforms.evaluation.heads import draw_head_maps
     from sentence_beam.transforms.report.pictures import draw_heat_map
 
-    for task, heat_map in head_maps(rows, grid).items():
+    for task, heat_map in draw_head_maps(rows, grid).items():
         if task != AVERAGE:
             write_text(f"{os.path.splitext(output)[0]}-{task}.svg", draw_heat_map(heat_map))
 
@@ -121,11 +122,14 @@ def _keep_rows(output: str | None, rows: list[dict[str, Any]], error: Exception)
         with contextlib.suppress(SentenceBeamError):  # the file may be what failed
             write_rows(output, rows)
     return CommandOutput(
-        [table(rows), f"note: {note}"], {"scores": rows, "notes": [note]}, always=True, error=error
+        [format_scores(rows), f"note: {note}"],
+        {"scores": rows, "notes": [note]},
+        always=True,
+        error=error,
     )
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def format_scores(rows: list[dict[str, Any]]) -> str:
     """Return the scores as text, a line for each task, metric and method, with means of subsets."""
     lines = []
     for row in (row for row in rows if row["subset"] == "all"):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
-from sentence_beam.pipelines.common.optional_beam import called, parse
+from sentence_beam.pipelines.common.optional_beam import make_function, parse
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.search.searcher import Searcher
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.exported import EXPORTED
@@ -28,14 +28,14 @@ from sentence_beam.transforms.steps.joins.export_parts import (
     ExportJob,
     check_folder,
     conclude,
-    parts_of,
+    cut_parts,
     read_concluded,
     write_part,
 )
 from sentence_beam.transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors
 from sentence_beam.transforms.steps.options.store import ExportOptions
 from sentence_beam.transforms.store import open_store
-from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
 from sentence_beam.transforms.store.open import Store
 from sentence_beam.transforms.store.removed import naming_removal
 
@@ -97,9 +97,9 @@ def _export_encoder(store: Store, folder: Path, output: Path) -> CommandOutput:
     else:
         fits = f'SentenceTransformer("{output}")'
     lines = [
-        line("encoder", output),
-        line("load", f'Encoder.load("{output}")'),
-        line("", fits),
+        format_summary_line("encoder", output),
+        format_summary_line("load", f'Encoder.load("{output}")'),
+        format_summary_line("", fits),
     ]
     return CommandOutput(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
@@ -109,10 +109,16 @@ def _write_files(store: Store, options: ExportOptions, folder: Path, output: Pat
         about = export_vectors(store, str(options.vectors), folder, options.where)
     files = ", ".join(about["files"])
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
-    lines = [line("vectors", kept), line("files", f"{files}, {ABOUT}"), line("folder", output)]
+    lines = [
+        format_summary_line("vectors", kept),
+        format_summary_line("files", f"{files}, {ABOUT}"),
+        format_summary_line("folder", output),
+    ]
     if options.vectors == "faiss":
         of = ", queries of length 1" if about["metric"] == "cosine" else ""
-        lines.append(line("index", f"{about['factory']}{of}; its ids are rows of {IDS}"))
+        lines.append(
+            format_summary_line("index", f"{about['factory']}{of}; its ids are rows of {IDS}")
+        )
     return CommandOutput(lines, {"output": str(output), **about})
 
 
@@ -136,15 +142,17 @@ def _export_parts(
     with naming_removal([manifest], AGAIN):
         if beam_options is None:
             with progress.stage("writing the vectors", things="rows"):
-                conclude([write_part(part, job) for part in parts_of(job)], job)
+                conclude([write_part(part, job) for part in cut_parts(job)], job)
         else:
             _run_pipeline(job, beam_options)
         about = read_concluded(job)
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [
-        line("vectors", kept),
-        line("files", f"{ABOUT}, which names {counted(len(about['parts']), 'part')}"),
-        line("folder", output),
+        format_summary_line("vectors", kept),
+        format_summary_line(
+            "files", f"{ABOUT}, which names {format_count(len(about['parts']), 'part')}"
+        ),
+        format_summary_line("folder", output),
     ]
     return CommandOutput(lines, {"output": output, **about})
 
@@ -158,8 +166,8 @@ def _run_pipeline(job: ExportJob, beam_options: "PipelineOptions") -> None:
 
     engines.check_waits(beam_options, "export")
     engines.check_shared(beam_options, store=job.root, output=job.output)
-    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
-        written = WriteParts(job, parts_of, write_part, conclude)
+    with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
+        written = WriteParts(job, cut_parts, write_part, conclude)
         _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Export" >> written
 
 
@@ -196,7 +204,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
             " to the store; search or serve the store, or export --vectors"
         )
     remembered = store.manifest.options
-    calibration = kept_calibration(store.root, space)
+    calibration = read_kept_calibration(store.root, space)
     recipe = Recipe.from_options(remembered.to_json())
     files = recipe.files()
     dim = calibration.dim if calibration else None
@@ -208,7 +216,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     return write_export(Export(files, space, recipe.pooler, calibration, *query_options), folder)
 
 
-export = function("export", ExportOptions, called(_export))
+export = function("export", ExportOptions, make_function(_export))
 main = command.main(parser, _export, parse, kind=ExportOptions)
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.options.store import FilesOptions
 from sentence_beam.transforms.store import layout, open_store
 
@@ -31,7 +31,7 @@ def _run_files(options: FilesOptions) -> CommandOutput:
         return CommandOutput(paths, {"shards": paths}, always=True)
     link(paths, options.link)
     return CommandOutput(
-        [f"{counted(len(paths), 'shard')} linked in {options.link}"],
+        [f"{format_count(len(paths), 'shard')} linked in {options.link}"],
         {"shards": paths, "link": options.link},
     )
 

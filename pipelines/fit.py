@@ -14,8 +14,8 @@ from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam.fit import FitCalibration, FitTokenStatistics
 from sentence_beam.transforms.steps.fit.fit_result import (
     FitResult,
@@ -24,18 +24,18 @@ from sentence_beam.transforms.steps.fit.fit_result import (
     write_result,
 )
 from sentence_beam.transforms.steps.fit.jobs import (
-    calibration_job,
-    calibration_method,
-    corpus_files,
-    count_job,
     counts_tokens,
-    store_to_fit,
+    list_corpus_files,
+    make_calibration_job,
+    make_count_job,
+    open_store_to_fit,
+    parse_calibration_method,
 )
-from sentence_beam.transforms.steps.fit.store_fit import FitJob, parts_of
+from sentence_beam.transforms.steps.fit.store_fit import FitJob, divide_shards
 from sentence_beam.transforms.steps.options.index_options import FitOptions
 from sentence_beam.transforms.store.open import Store
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
 PICTURE = "fit.svg"
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         "Fit a calibration on a store's vectors, or count the tokens of a corpus.",
         "sentence-beam fit --store store --method whitening:256 --output whitening",
         "sentence-beam fit --input 'corpus/*.parquet' --method tfidf --output idf",
-        words=specs.of_methods(),
+        words=specs.describe_methods(),
         kind=FitOptions,
     )
 
@@ -63,17 +63,17 @@ def _fit(options: FitOptions, beam_options: PipelineOptions) -> CommandOutput:
 
 
 def _fit_tokens(options: FitOptions, output: str, beam_options: PipelineOptions) -> CommandOutput:
-    files = corpus_files(options)
-    job = count_job(options, files, new_run(), output)
+    files = list_corpus_files(options)
+    job = make_count_job(options, files, make_run_id(), output)
     fit = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = f", {fit['rejected']:,} rejected" if fit["rejected"] else ""
-    rows = f"{fit['documents']:,} in {counted(len(files), 'file')}{rejected}"
+    rows = f"{fit['documents']:,} in {format_count(len(files), 'file')}{rejected}"
     flags = " or ".join(f"--pooler {name}:{output}" for name in POOLERS[options.method])
     lines = [
-        line("rows", rows),
-        line("tokens", f"{fit['distinct']:,} of the vocabulary were seen"),
-        line("statistics", f"{output} ({fit['digest'][:16]})"),
-        line("use", flags),
+        format_summary_line("rows", rows),
+        format_summary_line("tokens", f"{fit['distinct']:,} of the vocabulary were seen"),
+        format_summary_line("statistics", f"{output} ({fit['digest'][:16]})"),
+        format_summary_line("use", flags),
     ]
     return CommandOutput(
         lines, {"output": output, "method": options.method, "files": len(files), **fit}
@@ -83,23 +83,23 @@ def _fit_tokens(options: FitOptions, output: str, beam_options: PipelineOptions)
 def _fit_calibration(
     options: FitOptions, output: str, beam_options: PipelineOptions
 ) -> CommandOutput:
-    spec = calibration_method(options)
-    store = store_to_fit(options)
+    spec = parse_calibration_method(options)
+    store = open_store_to_fit(options)
     engines.check_shared(beam_options, store=store.root, output=output)
-    job = calibration_job(store, spec, options.sample, new_run(), output)
+    job = make_calibration_job(store, spec, options.sample, make_run_id(), output)
     fit = fit_store(store, job, beam_options)
     lines = [
-        *figures(fit),
-        line("calibration", f"{output} ({fit['digest'][:16]})"),
-        line("picture", _draw_picture(fit, output)),
-        line("use", f"--calibration {output}"),
+        *describe_fit(fit),
+        format_summary_line("calibration", f"{output} ({fit['digest'][:16]})"),
+        format_summary_line("picture", _draw_picture(fit, output)),
+        format_summary_line("use", f"--calibration {output}"),
     ]
     return CommandOutput(lines, {"output": output, "store": store.root, **fit})
 
 
 def fit_store(store: Store, job: FitJob, beam_options: PipelineOptions) -> dict[str, Any]:
     """Fit the calibration of a job on its store, and return the figures of the fit."""
-    parts = parts_of(store.manifest.shard_paths)
+    parts = divide_shards(store.manifest.shard_paths)
     try:
         return run_fit(FitCalibration(job), parts, job.run, job.output, beam_options)
     finally:
@@ -107,22 +107,22 @@ def fit_store(store: Store, job: FitJob, beam_options: PipelineOptions) -> dict[
             storage.storage_of(job.output).delete(job.gather.path(number))
 
 
-def figures(fit: dict[str, Any]) -> list[str]:
+def describe_fit(fit: dict[str, Any]) -> list[str]:
     """Return the closing lines about a fit, one fact a line."""
     cosine = fit["mean_cosine"]
     before = _show_number(cosine["before"], ".4f")
     after = _show_number(cosine["after"], ".4f")
     pairs = f"on average over the pairs of {cosine['rows']:,} rows"
     return [
-        line("method", fit["method"]),
-        line("n", f"{fit['n']:,} rows"),
-        line("d", f"{fit['input_dim']} in, {fit['dim']} out"),
-        line("k_eff", fit["k_eff"]),
-        line("condition", _show_number(fit["condition"], ",.1f")),
-        line("variance", f"{fit['explained_variance']:.2%} explained"),
-        line("cosine", f"{before} before, {after} after, {pairs}"),
+        format_summary_line("method", fit["method"]),
+        format_summary_line("n", f"{fit['n']:,} rows"),
+        format_summary_line("d", f"{fit['input_dim']} in, {fit['dim']} out"),
+        format_summary_line("k_eff", fit["k_eff"]),
+        format_summary_line("condition", _show_number(fit["condition"], ",.1f")),
+        format_summary_line("variance", f"{fit['explained_variance']:.2%} explained"),
+        format_summary_line("cosine", f"{before} before, {after} after, {pairs}"),
         *_describe_flow(fit.get("flow")),
-        *(line("warning", warning) for warning in fit["warnings"]),
+        *(format_summary_line("warning", warning) for warning in fit["warnings"]),
     ]
 
 
@@ -132,7 +132,7 @@ def _describe_flow(flow: dict[str, Any] | None) -> list[str]:
         return []
     loss = f"{flow['before']:.4f} before, {flow['after']:.4f} after, bits a component"
     held_out = f"{flow['held_out_rows']:,} held-out rows, {flow['steps']:,} steps"
-    return [line("NLL", f"{loss} ({held_out})")]
+    return [format_summary_line("NLL", f"{loss} ({held_out})")]
 
 
 def _show_number(value: float | None, form: str) -> str:
@@ -157,7 +157,7 @@ def run_fit(
         raise OptionError(
             f"--output {output} cannot be written ({denied.strerror}); choose another"
         ) from denied
-    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+    with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Inputs" >> beam.Create(inputs) | "Fit" >> fit
     result = read_result(output)
     if result is None or result.run != run:

@@ -11,24 +11,30 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import beam_flags, command, engine_jobs, engines, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.index_lines import describe_answers, describe_index
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.writing import holding, recorded, result_of, submitted, writing
+from sentence_beam.pipelines.common.writing import (
+    describe_submitted,
+    holding,
+    read_run_result,
+    recording,
+    writing,
+)
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import BuildIndex, Commit, Settle, with_watch
 from sentence_beam.transforms.beam.rewrite import RewriteUnits
 from sentence_beam.transforms.steps.forget.erasure import Erasure, begin_erasure, find_rows
 from sentence_beam.transforms.steps.forget.erasure_end import finish_erasure
 from sentence_beam.transforms.steps.forget.receipt import read_receipt
-from sentence_beam.transforms.steps.forget.unit_eraser import UnitEraser, units_of_run
+from sentence_beam.transforms.steps.forget.unit_eraser import UnitEraser, read_units_of_run
 from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.runs.run_result import Result
 
 
@@ -48,21 +54,23 @@ def _forget(options: ForgetOptions, beam_options: PipelineOptions) -> CommandOut
     options = _read_ids(options)
     engines.check_shared(beam_options, store=root)
     if options.dry_run:
-        lease.check(root, engine_jobs.state_of)
+        lease.check(root, engine_jobs.ask_state)
         return _list_found(find_rows(open_store(root).manifest, options))
-    run_id = new_run(root)
+    run_id = make_run_id(root)
     with writing(root, run_id, beam_options) as writer:
         erasure = find_rows(open_store(root).manifest, options)
         if erasure.is_empty:
             text = "nothing of these rows is left; they were erased before"
-            return CommandOutput([line("rows", text)], {"store": root, "rows": 0, "erased": False})
+            return CommandOutput(
+                [format_summary_line("rows", text)], {"store": root, "rows": 0, "erased": False}
+            )
         run = begin_erasure(erasure, run_id)
-        with recorded(run, writer), writer.pipeline() as pipeline:
+        with recording(run, writer), writer.pipeline() as pipeline:
             build(pipeline, erasure, run, raises=not writer.waits)
-        result = result_of(root, run_id, writer)
+        result = read_run_result(root, run_id, writer)
     if result is None:
-        return submitted(root, run_id)
-    with holding(root, new_run(root), beam_options):
+        return describe_submitted(root, run_id)
+    with holding(root, make_run_id(root), beam_options):
         finish_erasure(open_store(root).manifest)
     return _report(root, erasure, result, read_receipt(root, run_id))
 
@@ -75,7 +83,7 @@ def build(
     units = (
         pipeline
         | "Parts" >> beam.Create(list(manifest.units.parts))
-        | "Units" >> beam.FlatMap(units_of_run, run.key)
+        | "Units" >> beam.FlatMap(read_units_of_run, run.key)
     )
     number = len(erasure.selected.units(manifest))
     made = units | "Forget" >> RewriteUnits(run, partial(UnitEraser, run, number))
@@ -108,10 +116,12 @@ def _list_found(erasure: Erasure) -> CommandOutput:
     rows = erasure.selected.rows
     units = len(erasure.selected.units(erasure.manifest))
     lines = [
-        line("rows", f"{counted(rows, 'row')} of the current snapshot would be erased"),
+        format_summary_line(
+            "rows", f"{format_count(rows, 'row')} of the current snapshot would be erased"
+        ),
         *_describe_partly(erasure),
-        line("units", f"{counted(units, 'unit')} would be written again"),
-        line("snapshots", "all earlier ones would be removed"),
+        format_summary_line("units", f"{format_count(units, 'unit')} would be written again"),
+        format_summary_line("snapshots", "all earlier ones would be removed"),
     ]
     return CommandOutput(lines, {"store": root, "rows": rows, "units": units, "erased": False})
 
@@ -121,31 +131,35 @@ def _describe_partly(erasure: Erasure) -> list[str]:
     number = erasure.selected.partly
     if not number:
         return []
-    documents = counted(number, "document")
-    return [line("documents", f"{documents} whole, of which only some pieces match")]
+    documents = format_count(number, "document")
+    return [format_summary_line("documents", f"{documents} whole, of which only some pieces match")]
 
 
 def _report(root: str, erasure: Erasure, result: Result, receipt: dict[str, Any]) -> CommandOutput:
     """Return the message about an erasure; traces of the rows are an error behind it."""
     files = sum(receipt["removed"].values())
     lines = [
-        line("rows", f"{receipt['rows']:,} erased"),
+        format_summary_line("rows", f"{receipt['rows']:,} erased"),
         *_describe_partly(erasure),
-        line("units", f"{receipt['units']:,} written again, {files:,} files removed"),
-        line("snapshots", f"{len(receipt['snapshots']):,} removed; history begins again"),
-        *index_lines(result.index, None),
-        *answer_lines(root, result),
+        format_summary_line(
+            "units", f"{receipt['units']:,} written again, {files:,} files removed"
+        ),
+        format_summary_line(
+            "snapshots", f"{len(receipt['snapshots']):,} removed; history begins again"
+        ),
+        *describe_index(result.index, None),
+        *describe_answers(root, result),
     ]
     if receipt["queries"]:
-        queries = counted(receipt["queries"], "watched query", "watched queries")
-        lines.append(line("watch", f"{queries} removed"))
-    lines += [line("remains", text) for text in receipt["fitted"]]
-    lines += [line("check", text) for text in receipt["check"]]
-    lines.append(line("receipt", storage.join(root, layout.receipt(receipt["run"]))))
-    lines.append(line("store", f"{root} (snapshot {receipt['run']})"))
+        queries = format_count(receipt["queries"], "watched query", "watched queries")
+        lines.append(format_summary_line("watch", f"{queries} removed"))
+    lines += [format_summary_line("remains", text) for text in receipt["fitted"]]
+    lines += [format_summary_line("check", text) for text in receipt["check"]]
+    lines.append(format_summary_line("receipt", storage.join(root, layout.receipt(receipt["run"]))))
+    lines.append(format_summary_line("store", f"{root} (snapshot {receipt['run']})"))
     error = None
     if not receipt["clean"]:
-        traces = counted(len(receipt["check"]), "trace")
+        traces = format_count(len(receipt["check"]), "trace")
         error = SentenceBeamError(f"{root}: {traces} of erased rows; see verify --forgotten")
     values = {"store": root, "erased": True, **asdict(result), **receipt}
     return CommandOutput(lines, values, error=error)

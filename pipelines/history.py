@@ -9,12 +9,16 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.output import check_output, write_rows
-from sentence_beam.pipelines.common.tables import Column, end, show_number, table
+from sentence_beam.pipelines.common.tables import Column, cut_end, format_table, show_number
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.report.run_history import RunSummary, known_summaries, run_summaries
-from sentence_beam.transforms.steps.forget.erasure_record import unfinished
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.progress import format_duration
+from sentence_beam.transforms.report.run_history import (
+    RunSummary,
+    read_known_summaries,
+    read_summaries,
+)
+from sentence_beam.transforms.steps.forget.erasure_record import read_unfinished
 from sentence_beam.transforms.steps.options.store import HistoryOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import read_manifest, snapshots
@@ -39,7 +43,7 @@ COLUMNS = (
     Column("embedded", spare=6, right=True), Column("reused", spare=7, right=True),
     Column("duplicates", spare=9, right=True), Column("carried", spare=8, right=True),
     Column("rejected", spare=10, right=True), Column("recall", spare=11, right=True),
-    Column("status"), Column("snapshot", spare=1), Column("message", end, spare=0),
+    Column("status"), Column("snapshot", spare=1), Column("message", cut_end, spare=0),
 )  # fmt: skip
 
 
@@ -58,7 +62,7 @@ def _run_history(options: HistoryOptions) -> CommandOutput:
     check_output(options.output)
     root = storage.absolute(options.store)
     current = read_manifest(root)
-    summaries = run_summaries(root, known_summaries(root))
+    summaries = read_summaries(root, read_known_summaries(root))
     if not summaries:
         open_store(root)  # raises: there is no store
     kept = dict.fromkeys(snapshots(root), "kept")
@@ -68,13 +72,13 @@ def _run_history(options: HistoryOptions) -> CommandOutput:
         kept.get(summary.run, "removed") if summary.status == COMMITTED else ""
         for summary in summaries
     ]
-    runs = [columns(summary, state) for summary, state in zip(summaries, states, strict=True)]
+    runs = [list_columns(summary, state) for summary, state in zip(summaries, states, strict=True)]
     if options.output:
         write_rows(options.output, runs)
         values = {"store": root, "output": options.output, "runs": len(runs)}
-        return CommandOutput([f"{counted(len(runs), 'run')} in {options.output}"], values)
+        return CommandOutput([f"{format_count(len(runs), 'run')} in {options.output}"], values)
     lines = _make_table(summaries, states)
-    left = unfinished(current) if current is not None else None
+    left = read_unfinished(current) if current is not None else None
     if left is not None:
         lines.append(
             f"the erasure of run {left.run} is unfinished, earlier snapshots are still there; the"
@@ -85,7 +89,7 @@ def _run_history(options: HistoryOptions) -> CommandOutput:
 
 def _make_table(summaries: list[RunSummary], states: list[str]) -> list[str]:
     """Return a line for each run; pieces and what is OCCASIONAL are columns if a run has any."""
-    rows = [cells(summary, state) for summary, state in zip(summaries, states, strict=True)]
+    rows = [make_cells(summary, state) for summary, state in zip(summaries, states, strict=True)]
     shown = list(COLUMNS)
     if any(summary.pieces is not None for summary in summaries):
         shown.insert(PIECES_AT, Column("pieces", right=True))
@@ -98,7 +102,7 @@ def _make_table(summaries: list[RunSummary], states: list[str]) -> list[str]:
         if any(extra):
             shown.insert(-1, column)
             rows = [(*row[:-1], cell, row[-1]) for row, cell in zip(rows, extra, strict=True)]
-    return table(shown, rows)
+    return format_table(shown, rows)
 
 
 def _show_changed_answers(summary: RunSummary) -> str:
@@ -111,7 +115,7 @@ def _show_pending(summary: RunSummary) -> str:
     return f"{pending.files:,}" if pending is not None and pending.files else ""
 
 
-def versions(summary: RunSummary) -> str:
+def list_versions(summary: RunSummary) -> str:
     """The versions of the tables that a run read."""
     return ", ".join((summary.tables or {}).values())
 
@@ -120,21 +124,21 @@ def versions(summary: RunSummary) -> str:
 OCCASIONAL = (
     (Column("changed answers", spare=9, right=True), _show_changed_answers),
     (Column("pending", spare=7, right=True), _show_pending),
-    (Column("table version", spare=8), versions),
+    (Column("table version", spare=8), list_versions),
 )
 
 
-def columns(summary: RunSummary, state: str) -> dict[str, Any]:
+def list_columns(summary: RunSummary, state: str) -> dict[str, Any]:
     """Return a run for `--output` and `--json`, without the figures of stages in `report.json`."""
     return {name: value for name, value in asdict(summary).items() if name != "measures"} | {
         "snapshot": state
     }
 
 
-def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
+def make_cells(summary: RunSummary, state: str) -> tuple[str, ...]:
     """The cells of a run's line; empty if something is not known."""
     counts = [getattr(summary, name) for name in COUNTS]
-    took = duration(summary.seconds) if summary.seconds is not None else ""
+    took = format_duration(summary.seconds) if summary.seconds is not None else ""
     return (
         summary.run,
         summary.started[:16].replace("T", " "),

@@ -10,22 +10,27 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import beam_flags, command, engines, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.index_lines import describe_answers, describe_index
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
+from sentence_beam.pipelines.common.writing import (
+    describe_submitted,
+    read_run_result,
+    recording,
+    writing,
+)
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.steps.index.kind_choice import least_ram
-from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
-from sentence_beam.transforms.steps.options.gate_options import with_answer_gate
+from sentence_beam.transforms.steps.index.kind_choice import find_least_ram
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like, record_plan
+from sentence_beam.transforms.steps.options.gate_options import set_answer_gate
 from sentence_beam.transforms.steps.options.index_options import IndexOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 
 ASKED = "asked for"
 
@@ -44,12 +49,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutput:
-    requested(options, None)  # tells a wrong one before anything begins
+    choose_request(options, None)  # tells a wrong one before anything begins
 
     def build(manifest: Manifest, run: Run) -> BuildIndex:
-        request = requested(options, manifest.index)
-        ram = least_ram(request, manifest.rows.written, manifest.space.dim, options.min_ram)
-        hints = beam_flags.hints(accelerator=options.accelerator, min_ram=ram)
+        request = choose_request(options, manifest.index)
+        ram = find_least_ram(request, manifest.rows.written, manifest.space.dim, options.min_ram)
+        hints = beam_flags.make_hints(accelerator=options.accelerator, min_ram=ram)
         kept = options.index is None and options.target_recall is None
         why = ASKED if options.retrain else ""
         return BuildIndex(run, request, remembered=kept, hints=hints, retrain=why)
@@ -57,7 +62,7 @@ def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutpu
     return index_store(options, beam_options, build)
 
 
-def requested(options: IndexOptions, last: IndexEntry | None) -> IndexRequest:
+def choose_request(options: IndexOptions, last: IndexEntry | None) -> IndexRequest:
     """Return the request of a command, which keeps what the `last` index was asked to be.
 
     A named index begins with the defaults. Raises OptionError for an unknown one.
@@ -85,25 +90,29 @@ def index_store(
 ) -> CommandOutput:
     """Commit the store's snapshot with the index that `build` returns the transform of."""
     root = open_store(options.store).root
-    run_id = new_run(root)
+    run_id = make_run_id(root)
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        run = with_metric(run_like(manifest, run_id, "index"))
-        run = with_answer_gate(run, options)
+        run = with_metric(make_run_like(manifest, run_id, "index"))
+        run = set_answer_gate(run, options)
         record_plan(manifest, run_id)
-        with recorded(run, writer), writer.pipeline() as pipeline:
+        with recording(run, writer), writer.pipeline() as pipeline:
             settled = pipeline | "Commit/Settle" >> Settle(run)
             record = settled | "Index" >> build(manifest, run)
             facts = with_watch([settled, record], run)
             _ = facts | "Commit" >> Commit(run, raises=not writer.waits)
-        result = result_of(root, run_id, writer)
+        result = read_run_result(root, run_id, writer)
     if result is None:
-        return submitted(root, run_id)
-    shown = index_lines(result.index, manifest.index)
+        return describe_submitted(root, run_id)
+    shown = describe_index(result.index, manifest.index)
     if not shown:
-        shown = [line("index", "none: the store holds no rows")]
-    lines = [*shown, *answer_lines(root, result), line("store", f"{root} (snapshot {run_id})")]
+        shown = [format_summary_line("index", "none: the store holds no rows")]
+    lines = [
+        *shown,
+        *describe_answers(root, result),
+        format_summary_line("store", f"{root} (snapshot {run_id})"),
+    ]
     return CommandOutput(lines, {"store": root, **asdict(result)})
 
 

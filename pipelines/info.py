@@ -9,11 +9,11 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.tables import wrapped
-from sentence_beam.transforms.base.numbers import amount, counted
-from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_amount, format_count
+from sentence_beam.transforms.base.progress import format_duration
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE
-from sentence_beam.transforms.report.snapshot_section import facts
+from sentence_beam.transforms.report.snapshot_section import list_facts
 from sentence_beam.transforms.steps.options.store import InfoOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions
@@ -51,28 +51,33 @@ def parser() -> argparse.ArgumentParser:
 def _run_info(options: InfoOptions) -> CommandOutput:
     store = open_store(options.store, options.snapshot)
     info_of_store = store.info()
-    return CommandOutput(wrapped(lines(info_of_store, store.manifest)), info_of_store, always=True)
+    return CommandOutput(
+        wrapped(describe_store(info_of_store, store.manifest)), info_of_store, always=True
+    )
 
 
-def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
+def describe_store(info: dict[str, Any], manifest: Manifest) -> list[str]:
     """The facts about a store, a line each."""
     told = [("store", info["store"]), ("snapshot", _describe_snapshot(info))]
-    told += [(name, value) for name, value in facts(manifest) if name not in OF_THE_INPUT]
+    told += [(name, value) for name, value in list_facts(manifest) if name not in OF_THE_INPUT]
     told += [
         ("space", f"{info['space']['id'][:DIGITS]}, pooled {info['space']['pooled_id'][:DIGITS]}"),
-        ("rows" if info["rows"].get("pieces") is None else "documents", rows_line(info["rows"])),
-        ("columns", columns_line(info["columns"])),
-        ("options", options_line(info["options"], info["partition"])),
+        (
+            "rows" if info["rows"].get("pieces") is None else "documents",
+            describe_rows(info["rows"]),
+        ),
+        ("columns", describe_columns(info["columns"])),
+        ("options", describe_options(info["options"], info["partition"])),
         ("bytes", _describe_bytes(info)),
     ]
-    told += [(name, value) for name, value in facts(manifest) if name in OF_THE_INPUT]
+    told += [(name, value) for name, value in list_facts(manifest) if name in OF_THE_INPUT]
     told.append(("last run", _describe_last_run(info["last_run"])))
     told += [("damaged", fault) for fault in info["faults"]]
-    return [line(name, value) for name, value in told if value]
+    return [format_summary_line(name, value) for name, value in told if value]
 
 
 def _describe_snapshot(info: dict[str, Any]) -> str:
-    kept = counted(info["snapshots"], "snapshot")
+    kept = format_count(info["snapshots"], "snapshot")
     return (
         f"{info['snapshot']} of {_shorten(info['finished'])}; {kept} kept, format {info['format']}"
     )
@@ -82,15 +87,15 @@ def _shorten(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def rows_line(rows: dict[str, int]) -> str:
+def describe_rows(rows: dict[str, int]) -> str:
     """The rows of a store, or its documents with their pieces."""
     pieces = rows.get("pieces")
-    cut = "" if pieces is None else f" in {counted(pieces, 'piece')}"
+    cut = "" if pieces is None else f" in {format_count(pieces, 'piece')}"
     lost = f", {rows['rejected']:,} of {rows['read']:,} read rejected" if rows["rejected"] else ""
     return f"{rows['written']:,}{cut}{lost}"
 
 
-def columns_line(columns: list[dict[str, str]] | None) -> str:
+def describe_columns(columns: list[dict[str, str]] | None) -> str:
     """The columns of a shard: those that were kept with their types, then the names of the
     others.
     """
@@ -103,7 +108,7 @@ def columns_line(columns: list[dict[str, str]] | None) -> str:
     return "; ".join(part for part in (", ".join(kept), ", ".join(own)) if part)
 
 
-def options_line(remembered: dict[str, Any], partition: str) -> str:
+def describe_options(remembered: dict[str, Any], partition: str) -> str:
     """The remembered options that differ from the defaults, as flags; those of the model have lines
     of their own.
     """
@@ -133,10 +138,10 @@ def _as_flag(name: str, value: Any) -> list[str]:
 
 def _describe_bytes(info: dict[str, Any]) -> str:
     sizes = info["bytes"]
-    told = f"{amount(sizes['shards'])} in {counted(info['shards'], 'shard')}"
+    told = f"{format_amount(sizes['shards'])} in {format_count(info['shards'], 'shard')}"
     if info["index"] is not None:
-        told += f", {amount(sizes['index'])} of index"
-    return f"{told}; from {amount(sizes['input'])} in {counted(info['files'], 'file')}"
+        told += f", {format_amount(sizes['index'])} of index"
+    return f"{told}; from {format_amount(sizes['input'])} in {format_count(info['files'], 'file')}"
 
 
 def _describe_last_run(run: dict[str, Any]) -> str:
@@ -145,7 +150,7 @@ def _describe_last_run(run: dict[str, Any]) -> str:
         f" {_shorten(run['started'])}"
     ]
     if "seconds" in run:
-        told[0] += f", took {duration(run['seconds'])}"
+        told[0] += f", took {format_duration(run['seconds'])}"
     changes = run.get("changes") or {}
     if changes:
         told.append(

@@ -18,13 +18,13 @@ from sentence_beam.pipelines.common import command, engines, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import as_function
 from sentence_beam.pipelines.common.output import TABLES, check_output, write_tables
-from sentence_beam.pipelines.common.progress import aside, unheard
-from sentence_beam.pipelines.search import hits
+from sentence_beam.pipelines.common.progress import muting, print_aside
+from sentence_beam.pipelines.search import show_hits
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
-from sentence_beam.transforms.base.keyword_options import options_of
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.beam.neighbours import Conclude, Neighbours
 from sentence_beam.transforms.corpus import Columns, InputFile, Span
@@ -42,16 +42,16 @@ from sentence_beam.transforms.steps.joins.neighbours_result import (
     RESULT,
     begin,
     ended,
+    read_schema,
+    read_tables,
     remove,
-    schema_of,
-    tables_of,
 )
 from sentence_beam.transforms.steps.options.joins import NeighboursOptions
 from sentence_beam.transforms.steps.options.keywords import NeighboursKeywords
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.open import Store
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 
 PARTS = ".parts"  # the folder beside a file in which an interrupted job resumes
 SHOWN = 3  # queries, and rows of each, that are printed of a file
@@ -82,11 +82,11 @@ def neighbours(
     `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of
     files, ... `beam_flags` go to Beam. Raises the errors with which the command ends.
     """
-    with as_function(NeighboursOptions), unheard():
-        given_options = options_of(
+    with as_function(NeighboursOptions), muting():
+        given_options = make_options(
             NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options}
         )
-        return run(given_options, flags.options_of_list(beam_flags))
+        return run(given_options, flags.parse_list(beam_flags))
 
 
 def run(options: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
@@ -117,11 +117,11 @@ def run_into_file(
     first: list[dict[str, Any]] = []
 
     def tables() -> Iterator[pa.Table]:
-        for table in tables_of(folder, result["files"]):
+        for table in read_tables(folder, result["files"]):
             first.extend(table.slice(0, SHOWN * options.k - len(first)).to_pylist())
             yield table
 
-    write_tables(options.output, schema_of(folder, result["files"]), tables())
+    write_tables(options.output, read_schema(folder, result["files"]), tables())
     _remove_work(folder)
     file = {"path": options.output, "queries": result["queries"], "rows": result["rows"]}
     return {**result, "output": options.output, "files": [file]}, first
@@ -132,7 +132,7 @@ def _remove_work(folder: str) -> None:
     try:
         remove(folder)
     except (OSError, SentenceBeamError) as error:
-        aside(f"done, but {folder} cannot be removed ({first_line(error)}); remove it")
+        print_aside(f"done, but {folder} cannot be removed ({first_line(error)}); remove it")
 
 
 def run_into(
@@ -153,12 +153,12 @@ def run_into(
     else:
         queries = _make_query_files(options)
         files = queries.list()
-        job = replace(job, columns=queries.columns_in(files))
+        job = replace(job, columns=queries.find_columns_in(files))
         sources, what = _plan_spans(options, files, job)
         _print_prompt_note(options, store)
     _begin(job, what)
-    run_id = new_run()
-    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+    run_id = make_run_id()
+    with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
         records = pipeline | "Queries" >> beam.Create(sources) | "Neighbours" >> Neighbours(job)
         _ = records | "Conclude" >> Conclude(output, run_id)
     if not engines.waits(beam_options):
@@ -216,7 +216,7 @@ def _find_blocks(store: Store, other: Store) -> tuple[list[StoredBlock], dict[st
 
 def _print_prompt_note(options: NeighboursOptions, store: Store) -> None:
     if note := Searcher(store.manifest, options.model, options.query_prompt).queries.prompt_note:
-        aside(f"note: {note}")
+        print_aside(f"note: {note}")
 
 
 def _plan_spans(
@@ -260,19 +260,22 @@ def _run_neighbours(options: NeighboursOptions, beam_options: PipelineOptions) -
         result = run_into(options, storage.absolute(options.output), beam_options)
     if "files" not in result:
         return CommandOutput(
-            [line("submitted", f"{result['output']}/{RESULT} says how it ended")], result
+            [format_summary_line("submitted", f"{result['output']}/{RESULT} says how it ended")],
+            result,
         )
     rejected = f", {result['rejected']:,} rejected" if result["rejected"] else ""
     lines = [
-        *shown(first),
-        line("queries", f"{result['queries']:,}{rejected}"),
-        line("rows", f"{result['rows']:,} in {counted(len(result['files']), 'file')}"),
-        line("output", result["output"]),
+        *show_neighbours(first),
+        format_summary_line("queries", f"{result['queries']:,}{rejected}"),
+        format_summary_line(
+            "rows", f"{result['rows']:,} in {format_count(len(result['files']), 'file')}"
+        ),
+        format_summary_line("output", result["output"]),
     ]
     return CommandOutput(lines, result)
 
 
-def shown(rows: list[dict[str, Any]]) -> list[str]:
+def show_neighbours(rows: list[dict[str, Any]]) -> list[str]:
     """The neighbours of the first queries as text, with an empty line after each query's."""
     queries = groupby(
         rows, key=lambda row: (row["query"], row.get("query_piece"), row.get("query_text"))
@@ -280,7 +283,7 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     lines = []
     for (name, _, text), hits_of_query in islice(queries, SHOWN):
         query = name if text is None else f"{name}: {text}"
-        lines += [*hits(query, list(islice(hits_of_query, SHOWN))).splitlines(), ""]
+        lines += [*show_hits(query, list(islice(hits_of_query, SHOWN))).splitlines(), ""]
     return lines
 
 

@@ -11,13 +11,13 @@ from sentence_beam.pipelines.common.output import check_output, write_rows
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.pipelines.common.tables import (
     Column,
-    excerpt,
-    id_column,
-    one_line,
-    table,
-    text_column,
+    cut_excerpt,
+    format_table,
+    make_id_column,
+    make_text_column,
+    to_one_line,
 )
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.joins.similar_pairs import find_pairs
 from sentence_beam.transforms.steps.options.joins import PairsOptions
 
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam pairs notes.txt -k 20",
         "sentence-beam pairs 'corpus/*.parquet' --output pairs.parquet",
         "sentence-beam pairs --store store --distinct --min-score 0.9 -k 1000",
-        words=specs.of_poolers(),
+        words=specs.describe_poolers(),
         kind=PairsOptions,
     )
 
@@ -47,36 +47,40 @@ def _run_pairs(options: PairsOptions) -> CommandOutput:
         "rejected": paired.rejected,
         "how": paired.how,
     }
-    sizes = f"{counted(paired.rows, 'row')} with {counted(paired.texts, 'text')}"
+    sizes = f"{format_count(paired.rows, 'row')} with {format_count(paired.texts, 'text')}"
     last = f"{sizes}, {paired.rejected:,} rejected; {paired.how}"
     if options.output:
-        lines = [f"{counted(len(paired.pairs), 'pair')} in {options.output}", "", last]
+        lines = [f"{format_count(len(paired.pairs), 'pair')} in {options.output}", "", last]
         return CommandOutput(lines, {**counts, "output": options.output})
     return CommandOutput(
-        [*shown(paired.pairs), "", last], {**counts, "pairs": paired.pairs}, always=True
+        [*show_pairs(paired.pairs), "", last], {**counts, "pairs": paired.pairs}, always=True
     )
 
 
-def shown(rows: list[dict[str, Any]]) -> list[str]:
+def show_pairs(rows: list[dict[str, Any]]) -> list[str]:
     """The pairs as a table, two lines each: rank, score, ids, and of both texts what the other has
     too.
     """
     if not rows:
         return ["no pairs"]
-    texts = [(one_line(row.get("text_1", "")), one_line(row.get("text_2", ""))) for row in rows]
+    texts = [
+        (to_one_line(row.get("text_1", "")), to_one_line(row.get("text_2", ""))) for row in rows
+    ]
     beside = {one: other for pair in texts for one, other in (pair, pair[::-1])}
-    columns = [Column("rank"), Column("score"), id_column()]
+    columns = [Column("rank"), Column("score"), make_id_column()]
     counted = "rows_1" in rows[0]
     if counted:
         columns += [Column("rows")]
-    columns.append(text_column("text", cut=lambda cell, width: excerpt(cell, width, beside[cell])))
+    columns.append(
+        make_text_column("text", cut=lambda cell, width: cut_excerpt(cell, width, beside[cell]))
+    )
     cells = []
     for row, pair in zip(rows, texts, strict=True):
         for side, text in enumerate(pair, 1):
             place = [str(row["rank"]), f"{row['score']:.4f}"] if side == 1 else ["", ""]
             count = [str(row[f"rows_{side}"])] if counted else []
             cells.append([*place, row[f"id_{side}"], *count, text])
-    return table(columns, cells)
+    return format_table(columns, cells)
 
 
 pairs = function("pairs", PairsOptions, _run_pairs)

@@ -12,36 +12,40 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from sentence_beam.pipelines.common import beam_flags, command, embed_options, engines
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.input_lines import (
-    bad_lines,
-    beside_lines,
-    column_lines,
-    lacking_lines,
-    syntax_lines,
+    describe_bad,
+    describe_beside,
+    describe_columns,
+    describe_lacking,
+    describe_syntax,
 )
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.origin_lines import origin_lines
+from sentence_beam.pipelines.common.origin_lines import describe_origin
 from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.pipelines.common.summary import prompts_note
+from sentence_beam.pipelines.common.summary import describe_prompts_of_run
 from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.numbers import amount, counted
+from sentence_beam.transforms.base.numbers import format_amount, format_count
 from sentence_beam.transforms.base.option import narrowed
-from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.progress import format_duration
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam.plan import LookAt
-from sentence_beam.transforms.report.costs import price_of
+from sentence_beam.transforms.report.costs import compute_price
 from sentence_beam.transforms.report.snapshot_section import describe_pending
-from sentence_beam.transforms.steps.index.kind_choice import budgets_of
+from sentence_beam.transforms.steps.index.kind_choice import make_budgets
 from sentence_beam.transforms.steps.options.embed import EmbedOptions, PlanOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
 from sentence_beam.transforms.steps.plan.look import Looked, look, read_looked
 from sentence_beam.transforms.steps.plan.pace import Pace
-from sentence_beam.transforms.steps.plan.size_estimate import index_name, index_size, shard_bytes
+from sentence_beam.transforms.steps.plan.size_estimate import (
+    estimate_index_size,
+    estimate_shard_bytes,
+    name_index,
+)
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import read_manifest
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,7 +62,7 @@ def run_plan(
     """
     previous = read_manifest(storage.absolute(options.store))
     local = engines.in_process(beam_options)
-    resolved = resolve_run(options, previous, new_run(), local=local)
+    resolved = resolve_run(options, previous, make_run_id(), local=local)
     look_by = partial(look_by_workers, beam_options=beam_options) if not local else look
     prediction = predict(resolved, look_by)
     root = resolved.job.root
@@ -66,13 +70,13 @@ def run_plan(
         "store": root,
         **prediction.plan.to_json(),
         "seconds": prediction.seconds,
-        "index": index_name(prediction),
+        "index": name_index(prediction),
         "space": resolved.space.id,
         "dim": resolved.space.dim,
-        "index_size": index_size(prediction),
-        "cost": None if price is None else price_of(prediction.seconds, price),
-        "budget": budget_values(prediction, price),
-        **speeds(prediction.pace),
+        "index_size": estimate_index_size(prediction),
+        "cost": None if price is None else compute_price(prediction.seconds, price),
+        "budget": list_budget(prediction, price),
+        **list_speeds(prediction.pace),
         "like": resolved.likeness.to_json() if resolved.likeness is not None else None,
     }
     return CommandOutput(wrapped(lines(prediction, root, price)), values, always=True)
@@ -86,7 +90,7 @@ def look_by_workers(job: EmbedJob, beam_options: PipelineOptions) -> Looked:
     engines.check_waits(beam_options, "plan")
     engines.check_shared(beam_options, store=job.root)
     output = storage.join(job.root, layout.scratch(job.run.id, f"plan-{uuid.uuid4().hex}.json"))
-    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+    with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Globs" >> beam.Create([*job.run.globs]) | "Look" >> LookAt(job, output)
     return read_looked(output, job.root)
 
@@ -95,35 +99,39 @@ def lines(prediction: Prediction, store: str, price: float | None = None) -> lis
     """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = prediction.resolved.space
     return [
-        *origin_lines(prediction.resolved),
+        *describe_origin(prediction.resolved),
         _describe_files(prediction.plan.counts),
-        *beside_lines(prediction.plan.counts.beside),
-        *column_lines(prediction.resolved.found_columns),
-        *lacking_lines(prediction.plan.counts.lacking),
-        *syntax_lines(prediction.files),
-        *bad_lines(prediction.plan.counts.bad),
+        *describe_beside(prediction.plan.counts.beside),
+        *describe_columns(prediction.resolved.found_columns),
+        *describe_lacking(prediction.plan.counts.lacking),
+        *describe_syntax(prediction.files),
+        *describe_bad(prediction.plan.counts.bad),
         *_describe_work(prediction),
-        line("output", f"about {shard_bytes(prediction) / 1e6:,.1f} MB of shards in {store}"),
+        format_summary_line(
+            "output", f"about {estimate_shard_bytes(prediction) / 1e6:,.1f} MB of shards in {store}"
+        ),
         _describe_time(prediction),
         *_describe_cost(prediction, price),
         *_describe_pace(prediction.pace),
         *_describe_budget(prediction, price),
-        line("index", index_name(prediction)),
+        format_summary_line("index", name_index(prediction)),
         *_describe_index_size(prediction),
-        line("space", f"{space.id[:16]} ({space.dim} dimensions)"),
+        format_summary_line("space", f"{space.id[:16]} ({space.dim} dimensions)"),
         *_describe_prompts(prediction),
     ]
 
 
 def _describe_prompts(prediction: Prediction) -> list[str]:
-    note = prompts_note(prediction.resolved)
-    return [] if note is None else [line("prompts", note)]
+    note = describe_prompts_of_run(prediction.resolved)
+    return [] if note is None else [format_summary_line("prompts", note)]
 
 
 def _describe_files(plan: Looked) -> str:
     read = ", read like the others" if plan.unchanged_files > plan.carried_files else ""
     size = f"{plan.input_bytes / 1e6:,.1f} MB"
-    return line("files", f"{plan.files:,} ({size}), {plan.unchanged_files:,} unchanged{read}")
+    return format_summary_line(
+        "files", f"{plan.files:,} ({size}), {plan.unchanged_files:,} unchanged{read}"
+    )
 
 
 def _find_bound(prediction: Prediction) -> str:
@@ -138,32 +146,38 @@ def _describe_work(prediction: Prediction) -> list[str]:
     most = _find_bound(prediction)
     things = "documents" if job.chunks.cuts else "rows"
     about = "" if plan.exact_rows else "about "
-    lines = [line(things, f"{most}{about}{plan.rows:,.0f} to embed")]
+    lines = [format_summary_line(things, f"{most}{about}{plan.rows:,.0f} to embed")]
     if plan.pieces is not None:
-        lines.append(line("pieces", f"{most}about {plan.pieces:,.0f}, by {job.chunks}"))
-    lines.append(line("tokens", f"{most}about {prediction.real_tokens:,.0f}"))
+        lines.append(
+            format_summary_line("pieces", f"{most}about {plan.pieces:,.0f}, by {job.chunks}")
+        )
+    lines.append(format_summary_line("tokens", f"{most}about {prediction.real_tokens:,.0f}"))
     units = f"{plan.counts.units:,} to embed, {plan.counts.carried_units:,} carried over"
     if job.by_content and plan.counts.units:
         units = f"about {units}"
-    return [*lines, line("units", units)]
+    return [*lines, format_summary_line("units", units)]
 
 
 def _describe_time(prediction: Prediction) -> str:
     speed = prediction.pace.tokens_per_second if prediction.pace else 0.0
     measured = f"{speed:,.0f} tokens/s measured, {prediction.resolved.space.dtype}"
-    time = f"{_find_bound(prediction)}about {duration(prediction.seconds)}"
-    return line("time", f"{time} on this machine ({measured})")
+    time = f"{_find_bound(prediction)}about {format_duration(prediction.seconds)}"
+    return format_summary_line("time", f"{time} on this machine ({measured})")
 
 
 def _describe_cost(prediction: Prediction, price: float | None) -> list[str]:
     """Return the line about what the time costs, if the price of an hour is given."""
     if price is None:
         return []
-    cost = price_of(prediction.seconds, price)
-    return [line("cost", f"{_find_bound(prediction)}about {cost:,.2f}, at {price:g} an hour")]
+    cost = compute_price(prediction.seconds, price)
+    return [
+        format_summary_line(
+            "cost", f"{_find_bound(prediction)}about {cost:,.2f}, at {price:g} an hour"
+        )
+    ]
 
 
-def budget_values(prediction: Prediction, price: float | None) -> dict[str, Any] | None:
+def list_budget(prediction: Prediction, price: float | None) -> dict[str, Any] | None:
     """Return the budget, and the runs that the input takes with their time and cost; None without
     one.
     """
@@ -175,27 +189,27 @@ def budget_values(prediction: Prediction, price: float | None) -> dict[str, Any]
         "tokens": budget,
         "runs": prediction.runs,
         "seconds": seconds,
-        "cost": None if price is None else price_of(seconds, price),
+        "cost": None if price is None else compute_price(seconds, price),
     }
 
 
 def _describe_budget(prediction: Prediction, price: float | None) -> list[str]:
     """Return the lines about the runs that a budget takes, and the files that this one leaves."""
-    budget = budget_values(prediction, price)
+    budget = list_budget(prediction, price)
     if budget is None:
         return []
-    text = f"{budget['tokens']:,} tokens a run: {counted(budget['runs'], 'run')}"
-    text += f", {_find_bound(prediction)}about {duration(budget['seconds'])} in all"
+    text = f"{budget['tokens']:,} tokens a run: {format_count(budget['runs'], 'run')}"
+    text += f", {_find_bound(prediction)}about {format_duration(budget['seconds'])} in all"
     if budget["cost"] is not None:
         text += f" and {budget['cost']:,.2f}"
-    lines = [line("budget", text)]
+    lines = [format_summary_line("budget", text)]
     pending = describe_pending(prediction.plan.counts.pending)
     if pending:
-        lines.append(line("pending", pending))
+        lines.append(format_summary_line("pending", pending))
     return lines
 
 
-def speeds(pace: Pace | None) -> dict[str, float | None]:
+def list_speeds(pace: Pace | None) -> dict[str, float | None]:
     """Tokens a second: of all, of the tokenizer alone and of the model alone; None each if nothing
     was measured.
     """
@@ -212,20 +226,20 @@ def _describe_pace(pace: Pace | None) -> list[str]:
         return []
     host = f"{pace.host_tokens_s:,.0f} tokens/s by the tokenizer"
     device = f"{pace.device_tokens_s:,.0f} by the model"
-    return [line("", f"{host}, {device}: the {pace.slower} is the limit")]
+    return [format_summary_line("", f"{host}, {device}: the {pace.slower} is the limit")]
 
 
 def _describe_index_size(prediction: Prediction) -> list[str]:
     """The line about the size of the index, if it is known."""
     request = prediction.resolved.index
-    size = index_size(prediction)
+    size = estimate_index_size(prediction)
     if request is None or size is None:
         return []
-    most = "at most " if budgets_of(request).choose else ""
-    files = f"{most}about {amount(size['bytes'])} as {size['factory']}"
-    memory = f"{amount(size['memory'])} of memory to serve"
-    hours = f"{duration(3600 * size['cpu_hours'])} of a core to build"
-    return [line("", f"{files}, {memory}, {hours}")]
+    most = "at most " if make_budgets(request).choose else ""
+    files = f"{most}about {format_amount(size['bytes'])} as {size['factory']}"
+    memory = f"{format_amount(size['memory'])} of memory to serve"
+    hours = f"{format_duration(3600 * size['cpu_hours'])} of a core to build"
+    return [format_summary_line("", f"{files}, {memory}, {hours}")]
 
 
 def _plan(given_options: PlanOptions, beam_options: PipelineOptions) -> CommandOutput:

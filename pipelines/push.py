@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
-from sentence_beam.pipelines.common.optional_beam import called, parse
+from sentence_beam.pipelines.common.optional_beam import make_function, parse
 from sentence_beam.pipelines.common.tables import wrapped
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.push import Pushed, PushRequest, open_target, redact
 from sentence_beam.transforms.push import push as push_changes
 from sentence_beam.transforms.push.push_parts import (
     check_concluded,
     conclude,
     delete_files,
-    parts_of,
+    number_parts,
     plan_parts,
     write_part,
 )
@@ -62,7 +62,7 @@ def _push(options: PushOptions, beam_options: "PipelineOptions | None") -> Comma
         "dry_run": options.dry_run,
     }
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
-    return CommandOutput(wrapped(summary(pushed, redact(options.to), options.dry_run)), values)
+    return CommandOutput(wrapped(summarise(pushed, redact(options.to), options.dry_run)), values)
 
 
 def check_runner(options: PushOptions, root: str, beam_options: "PipelineOptions") -> None:
@@ -88,15 +88,15 @@ def write_by_workers(target: Target, wanted: RowsToWrite, beam_options: "Pipelin
     with target.written_by_workers() as writer:
         job = plan_parts(wanted, writer)
         try:
-            written = WriteParts(job, parts_of, write_part, conclude)
-            with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+            written = WriteParts(job, number_parts, write_part, conclude)
+            with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
                 _ = pipeline | "Snapshot" >> beam.Create([job.run]) | "Push" >> written
             check_concluded(job)
         finally:
             delete_files(job)
 
 
-def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
+def summarise(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     """Summary lines, one fact each."""
     numbers = ", ".join(f"{number:,} {what}" for what, number in asdict(pushed.changes).items())
     things = "pieces" if pushed.new.rows.pieces is not None else "rows"
@@ -108,13 +108,15 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     if pushed.removed:
         since = f"all {things} compared: vacuum removed the snapshot {', '.join(pushed.removed)}"
     return [
-        line(things, numbers),
-        line("since", since),
-        line("table", f"{where} {holds} {pushed.rows:,} {things} of {pushed.new.run}"),
+        format_summary_line(things, numbers),
+        format_summary_line("since", since),
+        format_summary_line(
+            "table", f"{where} {holds} {pushed.rows:,} {things} of {pushed.new.run}"
+        ),
     ]
 
 
-push = function("push", PushOptions, called(_push))
+push = function("push", PushOptions, make_function(_push))
 main = command.main(parser, _push, parse, kind=PushOptions)
 
 if __name__ == "__main__":

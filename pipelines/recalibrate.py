@@ -9,11 +9,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import beam_flags, command, engines, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.index_lines import describe_answers, describe_index
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.summary import moved_lines, vectors_of
-from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.pipelines.common.summary import count_vectors, describe_moved
+from sentence_beam.pipelines.common.writing import (
+    describe_submitted,
+    read_run_result,
+    recording,
+    writing,
+)
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import BuildIndex, Commit, Settle, with_watch
 from sentence_beam.transforms.beam.recalibrate import Recalibrate
 from sentence_beam.transforms.calibration import Calibration
@@ -21,17 +26,17 @@ from sentence_beam.transforms.options.common import NO_CALIBRATION
 from sentence_beam.transforms.steps.fit.recalibration import (
     RecalibrateJob,
     check_fits,
-    recalibrating_run,
+    make_recalibrating_run,
 )
-from sentence_beam.transforms.steps.options.from_snapshot import record_plan, units_of_part
-from sentence_beam.transforms.steps.options.gate_options import with_answer_gate
+from sentence_beam.transforms.steps.options.from_snapshot import read_units_of_part, record_plan
+from sentence_beam.transforms.steps.options.gate_options import set_answer_gate
 from sentence_beam.transforms.steps.options.index_options import RecalibrateOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.calibrations import keep_calibration, read_calibration
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.recorded_plan import ALL
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.runs.run_result import Result
 
 
@@ -50,7 +55,7 @@ def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions
     """Commit the store's snapshot under another calibration, or without one."""
     store = open_store(options.store)
     root = store.root
-    run_id = new_run(store.root)
+    run_id = make_run_id(store.root)
     engines.check_shared(beam_options, store=root)
     name = options.calibration
     calibration = None if name == NO_CALIBRATION else read_calibration(name)
@@ -63,16 +68,16 @@ def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_fits(calibration, manifest, name)
-        run = with_answer_gate(recalibrating_run(manifest, run_id, calibration), options)
+        run = set_answer_gate(make_recalibrating_run(manifest, run_id, calibration), options)
         if calibration is not None:
             keep_calibration(root, calibration)
         record_plan(manifest, run_id, ALL)
-        with recorded(run, writer), writer.pipeline() as pipeline:
+        with recording(run, writer), writer.pipeline() as pipeline:
             build(pipeline, manifest, run, raises=not writer.waits)
-        result = result_of(root, run_id, writer)
+        result = read_run_result(root, run_id, writer)
     if result is None:
-        return submitted(root, run_id)
-    return CommandOutput(summary(result, calibration, root), {"store": root, **asdict(result)})
+        return describe_submitted(root, run_id)
+    return CommandOutput(summarise(result, calibration, root), {"store": root, **asdict(result)})
 
 
 def build(
@@ -82,7 +87,7 @@ def build(
     units = (
         pipeline
         | "Parts" >> beam.Create(list(manifest.units.parts))
-        | "Units" >> beam.FlatMap(units_of_part, manifest.root)
+        | "Units" >> beam.FlatMap(read_units_of_part, manifest.root)
     )
     made = units | "Recalibrate" >> Recalibrate(
         RecalibrateJob(run, manifest.space, manifest.units.rows)
@@ -96,19 +101,19 @@ def build(
     return with_watch(facts, run) | "Commit" >> Commit(run, raises)
 
 
-def summary(result: Result, calibration: Calibration | None, root: str) -> list[str]:
+def summarise(result: Result, calibration: Calibration | None, root: str) -> list[str]:
     """The closing lines about a run, one fact a line."""
     how = "none"
     if calibration is not None:
         digest = calibration.digest[:16]
         how = f"{calibration.info['method']} ({digest}), {calibration.dim} dimensions"
     return [
-        line("rows", f"{vectors_of(result.ledger)} with other vectors"),
-        line("calibration", how),
-        *moved_lines(result),
-        *index_lines(result.index, None),
-        *answer_lines(root, result),
-        line("store", f"{root} (snapshot {result.run})"),
+        format_summary_line("rows", f"{count_vectors(result.ledger)} with other vectors"),
+        format_summary_line("calibration", how),
+        *describe_moved(result),
+        *describe_index(result.index, None),
+        *describe_answers(root, result),
+        format_summary_line("store", f"{root} (snapshot {result.run})"),
     ]
 
 

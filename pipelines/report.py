@@ -7,10 +7,10 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.output import check_file, check_output, write_text
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.report.openmetrics import openmetrics
-from sentence_beam.transforms.report.report_page import page
-from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.report.openmetrics import format_openmetrics
+from sentence_beam.transforms.report.report_page import render_report
+from sentence_beam.transforms.report.run_history import read_known_summaries, read_summaries
 from sentence_beam.transforms.steps.options.store import PAGE, ReportOptions
 from sentence_beam.transforms.store import open_store
 
@@ -36,11 +36,11 @@ def _report(options: ReportOptions) -> CommandOutput:
         check_file(output)
     store = open_store(options.store)
     root = store.root
-    summaries = run_summaries(root, known_summaries(root))
+    summaries = read_summaries(root, read_known_summaries(root))
     if options.format == PAGE:
-        text = page(root, summaries, store.manifest, options.price_per_hour)
+        text = render_report(root, summaries, store.manifest, options.price_per_hour)
     else:
-        text = openmetrics(root, summaries)
+        text = format_openmetrics(root, summaries)
     if output is None:
         return CommandOutput(
             [text.removesuffix("\n")],
@@ -49,7 +49,7 @@ def _report(options: ReportOptions) -> CommandOutput:
         )
     write_text(output, text)
     return CommandOutput(
-        [f"{counted(len(summaries), 'run')} in {output}"],
+        [f"{format_count(len(summaries), 'run')} in {output}"],
         {"store": root, "runs": len(summaries), "output": output},
     )
 

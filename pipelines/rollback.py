@@ -9,25 +9,35 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from sentence_beam.pipelines.common import beam_flags, command, engines, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.index_lines import answer_lines
+from sentence_beam.pipelines.common.index_lines import describe_answers
 from sentence_beam.pipelines.common.library import pipeline_function
-from sentence_beam.pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
-from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.pipelines.common.summary import (
+    count_vectors,
+    describe_changes,
+    describe_checked,
+    name_things,
+)
+from sentence_beam.pipelines.common.writing import (
+    describe_submitted,
+    read_run_result,
+    recording,
+    writing,
+)
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import Commit, Settle, with_watch
 from sentence_beam.transforms.steps.commit.restore import (
     check_shards,
-    restoring_run,
-    snapshot_to_restore,
+    find_snapshot_to_restore,
+    make_restoring_run,
 )
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan
 from sentence_beam.transforms.steps.options.store import RollbackOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.open import named_run
+from sentence_beam.transforms.store.open import find_named_run
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.runs.run_result import Result
 
 
@@ -44,23 +54,23 @@ def parser() -> argparse.ArgumentParser:
 
 def _run_rollback(options: RollbackOptions, beam_options: PipelineOptions) -> CommandOutput:
     root = open_store(options.store).root
-    restored = named_run(root, options.run)
-    run_id = new_run(root)
+    restored = find_named_run(root, options.run)
+    run_id = make_run_id(root)
     engines.check_shared(beam_options, store=root)
-    snapshot_to_restore(root, restored)  # a mistake should not touch the store
+    find_snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current = open_store(root).manifest
-        earlier = snapshot_to_restore(root, restored)
-        run = restoring_run(earlier, current, run_id)
+        earlier = find_snapshot_to_restore(root, restored)
+        run = make_restoring_run(earlier, current, run_id)
         checked = check_shards(earlier, current, run)
         record_plan(earlier, run_id, checked=checked)
-        with recorded(run, writer), writer.pipeline() as pipeline:
+        with recording(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
-        result = result_of(root, run_id, writer)
+        result = read_run_result(root, run_id, writer)
     if result is None:
-        return submitted(root, run_id)
+        return describe_submitted(root, run_id)
     return CommandOutput(
-        summary(result, restored, root), {"store": root, "restored": restored, **asdict(result)}
+        summarise(result, restored, root), {"store": root, "restored": restored, **asdict(result)}
     )
 
 
@@ -78,14 +88,22 @@ def build(
     return facts | "Commit" >> Commit(run, raises, ids=run.options.id_column is not None)
 
 
-def summary(result: Result, earlier: str, root: str) -> list[str]:
+def summarise(result: Result, earlier: str, root: str) -> list[str]:
     """The closing lines about a run, one fact a line."""
-    lines = [line("rows", f"{vectors_of(result.ledger)} as in {earlier}")]
+    lines = [format_summary_line("rows", f"{count_vectors(result.ledger)} as in {earlier}")]
     if result.changes:
-        lines.append(line("changes", changes_line(result.changes, things_of(result.ledger))))
+        lines.append(
+            format_summary_line(
+                "changes", describe_changes(result.changes, name_things(result.ledger))
+            )
+        )
     if result.checked and result.checked["shards"]:
-        lines.append(line("checked", checked_line(result.checked)))
-    return [*lines, *answer_lines(root, result), line("store", f"{root} (snapshot {result.run})")]
+        lines.append(format_summary_line("checked", describe_checked(result.checked)))
+    return [
+        *lines,
+        *describe_answers(root, result),
+        format_summary_line("store", f"{root} (snapshot {result.run})"),
+    ]
 
 
 rollback = pipeline_function("rollback", RollbackOptions, _run_rollback)

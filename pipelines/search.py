@@ -9,24 +9,24 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.output import check_output, write_rows
-from sentence_beam.pipelines.common.progress import aside
+from sentence_beam.pipelines.common.progress import print_aside
 from sentence_beam.pipelines.common.stdin import STDIN, as_typed
 from sentence_beam.pipelines.common.tables import (
     LEAST,
     Column,
-    end,
-    excerpt,
-    id_column,
-    one_line,
-    table,
-    terminal_width,
-    text_column,
+    cut_end,
+    cut_excerpt,
+    find_terminal_width,
+    format_table,
+    make_id_column,
+    make_text_column,
+    to_one_line,
 )
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.where import columns_named
-from sentence_beam.transforms.corpus.formats.registry import compression_of, format_of
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.where import list_named_columns
+from sentence_beam.transforms.corpus.formats.registry import find_compression, find_format
 from sentence_beam.transforms.corpus.query_rows import QueryFiles, TextQueries, read_queries
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Space
@@ -89,13 +89,13 @@ def _print_notes(where: str | None, searcher: "Searcher", what: dict[str, Any]) 
 
     note = searcher.queries.prompt_note if "texts" in what else None
     if note is not None:
-        aside(f"note: {note}")
+        print_aside(f"note: {note}")
     unknown = searcher.queries.unknown(what.get("texts", []))
     if unknown:
-        aside(f"note: {unknown_queries(unknown)}")
+        print_aside(f"note: {unknown_queries(unknown)}")
     matches = searcher.matches(where)
     if matches is not None and not matches.count:
-        aside(f"note: no row matches --where {where}")
+        print_aside(f"note: no row matches --where {where}")
 
 
 def _write_into(output: str, about: dict[str, list[str]], results: "Results") -> CommandOutput:
@@ -103,7 +103,9 @@ def _write_into(output: str, about: dict[str, list[str]], results: "Results") ->
     write_results(output, about, results)
     rows = sum(map(len, results))
     queries = len(about["query"])
-    summary = f"{counted(rows, 'row')} for {counted(queries, 'query', 'queries')} in {output}"
+    summary = (
+        f"{format_count(rows, 'row')} for {format_count(queries, 'query', 'queries')} in {output}"
+    )
     return CommandOutput([summary], {"output": output, "rows": rows, "queries": queries})
 
 
@@ -116,19 +118,19 @@ def _make_tables(
 ) -> str:
     """Return a table for each query."""
     text = "passage" if rows.has_pieces else rows.text_field
-    columns = [rows.field_of(name) for name in shown_columns(options, manifest, rows)]
+    columns = [rows.name_field(name) for name in choose_columns(options, manifest, rows)]
     return "\n\n".join(
-        hits(title, hits_of_query, text, options.full, columns)
+        show_hits(title, hits_of_query, text, options.full, columns)
         for title, hits_of_query in zip(titles, results, strict=True)
     )
 
 
-def shown_columns(options: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
+def choose_columns(options: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
     """Return the columns beside id and text: those in --where; with --full all kept ones."""
     if not len(manifest.shards):
         return []
     kept = list(manifest.options.keep_columns) if options.full else []
-    named = columns_named(options.where, rows.columns) if options.where is not None else []
+    named = list_named_columns(options.where, rows.columns) if options.where is not None else []
     return [name for name in dict.fromkeys([*kept, *named]) if name not in ("id", rows.text)]
 
 
@@ -150,7 +152,7 @@ def _read_queries(options: SearchOptions, path: str) -> TextQueries:
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
-    is_plain = format_of(path) in ("", "text") and not compression_of(path, "text")
+    is_plain = find_format(path) in ("", "text") and not find_compression(path, "text")
     if path == STDIN or (options.format is None and is_plain):
         if options.text_column is not None or options.id_column is not None:
             raise OptionError(
@@ -168,7 +170,9 @@ def _read_queries(options: SearchOptions, path: str) -> TextQueries:
         )
     )
     if queries.without_text:
-        aside(f"note: {counted(queries.without_text, 'row')} of {path} without a text left out")
+        print_aside(
+            f"note: {format_count(queries.without_text, 'row')} of {path} without a text left out"
+        )
     return queries
 
 
@@ -189,7 +193,7 @@ def read_lines(path: str) -> list[str]:
     return queries
 
 
-def hits(
+def show_hits(
     query: str,
     rows: Sequence[dict[str, Any]],
     text: str | None = "text",
@@ -200,18 +204,20 @@ def hits(
     column `text` that matches the query.
     """
     scores = _name_scores(rows)
-    columns = [Column("rank"), *map(Column, scores), id_column(full)]
+    columns = [Column("rank"), *map(Column, scores), make_id_column(full)]
     columns += [_make_kept_column(name, full) for name in kept]
     cells = [_make_cells(row, scores, kept) for row in rows]
     if text is not None and any(row.get(text) for row in rows):
-        columns.append(text_column("text", full, lambda cell, width: excerpt(cell, width, query)))
+        columns.append(
+            make_text_column("text", full, lambda cell, width: cut_excerpt(cell, width, query))
+        )
         for line, row in zip(cells, rows, strict=True):
-            line.append(one_line(row.get(text)))
-    title = f"query: {one_line(query)}"
-    width = terminal_width()
+            line.append(to_one_line(row.get(text)))
+    title = f"query: {to_one_line(query)}"
+    width = find_terminal_width()
     if width and not full:
-        title = end(title, width)
-    lines = [title, *table(columns, cells)]
+        title = cut_end(title, width)
+    lines = [title, *format_table(columns, cells)]
     if not rows:
         lines.append("no rows")
     return "\n".join(lines)
@@ -224,15 +230,20 @@ def _name_scores(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _make_cells(row: dict[str, Any], scores: Sequence[str], kept: Sequence[str]) -> list[str]:
     """Return the cells of a hit, all but its text."""
     shown_scores = (f"{row[name]:.4f}" for name in scores)
-    return [str(row["rank"]), *shown_scores, row["id"], *(one_line(row.get(name)) for name in kept)]
+    return [
+        str(row["rank"]),
+        *shown_scores,
+        row["id"],
+        *(to_one_line(row.get(name)) for name in kept),
+    ]
 
 
 def _make_kept_column(name: str, full: bool) -> Column:
     """Return a column of kept values, on a terminal at most a fifth of its width unless `full`."""
-    width = terminal_width()
+    width = find_terminal_width()
     if full or width is None:
         return Column(name)
-    return Column(name, end, most=max(LEAST, width // 5))
+    return Column(name, cut_end, most=max(LEAST, width // 5))
 
 
 Results = Sequence[Sequence[dict[str, Any]]]

@@ -6,9 +6,9 @@ import sys
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
-from sentence_beam.pipelines.common.progress import aside, news, unwatched
+from sentence_beam.pipelines.common.progress import hiding_progress, print_aside, print_news
 from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.search import Copies
 from sentence_beam.transforms.steps.options.search_options import ServeOptions
 
@@ -29,12 +29,12 @@ def _serve(options: ServeOptions) -> CommandOutput:
     try:
         from sentence_beam.transforms.serve.app import Application
         from sentence_beam.transforms.serve.followed import Followed
-        from sentence_beam.transforms.serve.server import address_of, bound, is_loopback, serve
+        from sentence_beam.transforms.serve.server import bound, find_address, is_loopback, serve
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "h11", "anyio"):
             raise
         raise MissingExtraError(
-            f"serve needs starlette and uvicorn, which are not installed: {pip_line('serve')}"
+            f"serve needs starlette and uvicorn, which are not installed: {format_pip_line('serve')}"
         ) from error
     with bound(options.host, options.port) as listening:
         served = Followed(
@@ -46,19 +46,19 @@ def _serve(options: ServeOptions) -> CommandOutput:
             Copies(options.local),
         )
         if note := served.searcher.queries.prompt_note:
-            aside(f"note: {note}")
-        address = address_of(listening)
+            print_aside(f"note: {note}")
+        address = find_address(listening)
         application = Application(served, root_path=options.root_path)
         if not is_loopback(listening):
-            aside(
+            print_aside(
                 f"note: whoever reaches {address} can read every row of {served.manifest.root};"
                 " there is no login"
             )
-        with unwatched():
+        with hiding_progress():
             serve(
                 application,
                 listening,
-                lambda: news(f"{served.manifest.root} is at {address} (Ctrl-C ends)"),
+                lambda: print_news(f"{served.manifest.root} is at {address} (Ctrl-C ends)"),
             )
         requests = application.counts.answered
         values = {"store": served.manifest.root, "address": address, "requests": requests}

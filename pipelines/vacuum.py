@@ -12,12 +12,12 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.writing import writing
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.numbers import amount, counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_amount, format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.steps.options.store import OLDER_THAN, VacuumOptions
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
 
 NAMED = 5
@@ -40,11 +40,11 @@ def _vacuum(options: VacuumOptions, beam_options: PipelineOptions) -> CommandOut
     if older_than is None and options.keep is None:
         older_than = values.duration(OLDER_THAN)
     if options.dry_run:
-        lease.check(root, engine_jobs.state_of)
+        lease.check(root, engine_jobs.ask_state)
         return list_removed(
             root, find_rubbish(root, options.keep or 1, older_than, time.time()), "would be removed"
         )
-    with writing(root, new_run(), beam_options):
+    with writing(root, make_run_id(), beam_options):
         rubbish = find_rubbish(root, options.keep or 1, older_than, time.time())
         remove(rubbish)
     return list_removed(root, rubbish, "removed")
@@ -55,22 +55,23 @@ def list_removed(root: str, rubbish: Rubbish, what: str) -> CommandOutput:
     sizes = {"files": len(rubbish.files), "bytes": sum(entry.size for entry in rubbish.files)}
     names = {"snapshots": list(rubbish.snapshots), "kept": list(rubbish.kept)}
     return CommandOutput(
-        lines(rubbish, what), {"store": root, "removed": what == "removed", **names, **sizes}
+        describe_rubbish(rubbish, what),
+        {"store": root, "removed": what == "removed", **names, **sizes},
     )
 
 
-def lines(rubbish: Rubbish, what: str) -> list[str]:
+def describe_rubbish(rubbish: Rubbish, what: str) -> list[str]:
     """The lines about what is removed: snapshots by name, files by kind, and the sum."""
     removed = f"{len(rubbish.snapshots):,} {what}{_list_names(rubbish.snapshots)}"
-    shown = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
+    shown = [format_summary_line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
     shown += [
-        line(kind, _describe_files(*sums))
+        format_summary_line(kind, _describe_files(*sums))
         for kind, sums in sorted(rubbish.by_kind.items())
         if kind != "snapshots"
     ]
     number = len(rubbish.files)
     size = sum(entry.size for entry in rubbish.files)
-    return [*shown, line("all", f"{_describe_files(number, size)} {what}")]
+    return [*shown, format_summary_line("all", f"{_describe_files(number, size)} {what}")]
 
 
 def _list_names(runs: Sequence[str]) -> str:
@@ -83,7 +84,7 @@ def _list_names(runs: Sequence[str]) -> str:
 
 
 def _describe_files(number: int, size: int) -> str:
-    return f"{counted(number, 'file')}, {amount(size)}"
+    return f"{format_count(number, 'file')}, {format_amount(size)}"
 
 
 vacuum = pipeline_function("vacuum", VacuumOptions, _vacuum)

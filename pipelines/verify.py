@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
-from sentence_beam.pipelines.common.optional_beam import called, parse
-from sentence_beam.pipelines.common.progress import aside
+from sentence_beam.pipelines.common.optional_beam import make_function, parse
+from sentence_beam.pipelines.common.progress import print_aside
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.steps.forget.trace_check import forgotten_traces, unlisted
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.steps.forget.trace_check import find_forgotten_traces, find_unlisted
 from sentence_beam.transforms.steps.options.store import VerifyOptions
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import Manifest
@@ -43,13 +43,13 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
     if beam_options is None:
         lines = faults(manifest, extent)
     else:
-        lines = by_workers(manifest, extent, beam_options)
+        lines = verify_by_workers(manifest, extent, beam_options)
     if lines and is_removed(manifest):
         raise SentenceBeamError(
             f"{manifest.root}: vacuum removed snapshot {manifest.run} meanwhile; run verify again"
         )
     for fault in lines:
-        aside(fault)
+        print_aside(fault)
     if lines:
         raise SentenceBeamError(f"{manifest.root}: {len(lines)} faults in snapshot {manifest.run}")
     if extent.is_whole:
@@ -62,21 +62,23 @@ def _check_erased(manifest: Manifest) -> CommandOutput:
 
     Raises SentenceBeamError if one has.
     """
-    traces = forgotten_traces(manifest)
+    traces = find_forgotten_traces(manifest)
     for fault in traces:
-        aside(fault)
+        print_aside(fault)
     if traces:
-        raise SentenceBeamError(f"{manifest.root}: {counted(len(traces), 'trace')} of erased rows")
+        raise SentenceBeamError(
+            f"{manifest.root}: {format_count(len(traces), 'trace')} of erased rows"
+        )
     _name_unlisted(manifest.root)
     rows = manifest.forgotten.rows if manifest.forgotten else 0
-    text = f"{manifest.root}: no file has anything of the {counted(rows, 'erased row')}"
+    text = f"{manifest.root}: no file has anything of the {format_count(rows, 'erased row')}"
     return CommandOutput([text], {"store": manifest.root, "run": manifest.run, "forgotten": rows})
 
 
 def _name_unlisted(root: str) -> None:
     """Name files that no command wrote, which nothing checks."""
-    for path in unlisted(root):
-        aside(f"{path} is none of a store's files, and was not checked")
+    for path in find_unlisted(root):
+        print_aside(f"{path} is none of a store's files, and was not checked")
 
 
 def _describe_sound(manifest: Manifest, extent: Extent) -> CommandOutput:
@@ -90,7 +92,7 @@ def _describe_sound(manifest: Manifest, extent: Extent) -> CommandOutput:
         units = manifest.read_units("unit")
         read = int(extent.reads(manifest, units).sum())
         whole = "sound as far as was read"
-        parts = f"{counted(read, 'unit')} read, the others by size, the index not at all"
+        parts = f"{format_count(read, 'unit')} read, the others by size, the index not at all"
     rows = manifest.rows.written
     shards = len(manifest.shards)
     values = {
@@ -100,16 +102,18 @@ def _describe_sound(manifest: Manifest, extent: Extent) -> CommandOutput:
         "shards": shards,
         "read": read,
     }
-    held = counted(rows, "row")
+    held = format_count(rows, "row")
     if manifest.rows.pieces is not None:
-        held = f"{held} ({counted(manifest.rows.pieces, 'piece')})"
+        held = f"{held} ({format_count(manifest.rows.pieces, 'piece')})"
         values["pieces"] = manifest.rows.pieces
-    held = f"{held} in {counted(shards, 'shard')}"
+    held = f"{held} in {format_count(shards, 'shard')}"
     line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
     return CommandOutput([line], {**values, "segments": segments})
 
 
-def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:
+def verify_by_workers(
+    manifest: Manifest, extent: Extent, beam_options: "PipelineOptions"
+) -> list[str]:
     """Return the same lines by a pipeline. Raises SentenceBeamError if the job leaves none."""
     import apache_beam as beam
 
@@ -123,7 +127,7 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
         manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json")
     )
     job = VerifyJob(manifest.root, manifest.run, manifest.digest, output, extent.sample)
-    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+    with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Verify" >> Verify(job)
     lines = read_lines(output)
     if lines is None:
@@ -131,7 +135,7 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     return lines
 
 
-verify = function("verify", VerifyOptions, called(_verify))
+verify = function("verify", VerifyOptions, make_function(_verify))
 main = command.main(parser, _verify, parse, kind=VerifyOptions)
 
 if __name__ == "__main__":

@@ -12,26 +12,31 @@ from sentence_beam.pipelines.common.answers_of_stores import compare_with_other
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.output import check_file, write_text
-from sentence_beam.pipelines.common.writing import recorded, result_of, submitted, writing
+from sentence_beam.pipelines.common.writing import (
+    describe_submitted,
+    read_run_result,
+    recording,
+    writing,
+)
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import Commit, Settle
-from sentence_beam.transforms.report.answers_page import answers_page
-from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
+from sentence_beam.transforms.report.answers_page import render_answers
+from sentence_beam.transforms.report.run_history import read_known_summaries, read_summaries
 from sentence_beam.transforms.search.query_vectors import QueryEncoder
-from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like, record_plan
 from sentence_beam.transforms.steps.options.store import WatchOptions
 from sentence_beam.transforms.steps.watch.ask import Asked
 from sentence_beam.transforms.steps.watch.draw import draw_queries
 from sentence_beam.transforms.steps.watch.query_files import QueryList, read_query_file
-from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots, shown_queries
+from sentence_beam.transforms.steps.watch.snapshots import compare_snapshots, show_queries
 from sentence_beam.transforms.steps.watch.watch_run import begin_watch
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.run_facts import IndexRecord, RunFact
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.watched import WatchedQueries
 
 EASIER = (
@@ -74,28 +79,28 @@ def _change(options: WatchOptions, root: str, beam_options: PipelineOptions) -> 
         return CommandOutput(
             [f"nothing to do: {root} watches no queries"], {"store": root, "run": None}
         )
-    run_id = new_run(root)
+    run_id = make_run_id(root)
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         entry = None
-        lines = [line("watch", "no queries any more")]
+        lines = [format_summary_line("watch", "no queries any more")]
         if options.draw is not None:
             queries = _draw(manifest, options.draw)
         if queries is not None:
             entry, lines = _begin(options, manifest, queries)
-        run = replace(run_like(manifest, run_id, "watch"), watch=entry)
+        run = replace(make_run_like(manifest, run_id, "watch"), watch=entry)
         record_plan(manifest, run_id)
-        with recorded(run, writer), writer.pipeline() as pipeline:
+        with recording(run, writer), writer.pipeline() as pipeline:
             facts_of_run = [pipeline | "Commit/Settle" >> Settle(run)]
             if manifest.index:
                 facts = [RunFact(index=IndexRecord(manifest.index))]
                 facts_of_run.append(pipeline | "Index" >> beam.Create(facts))
             _ = tuple(facts_of_run) | "Commit" >> Commit(run, raises=not writer.waits)
-        result = result_of(root, run_id, writer)
+        result = read_run_result(root, run_id, writer)
     if result is None:
-        return submitted(root, run_id)
-    lines.append(line("store", f"{root} (snapshot {run_id})"))
+        return describe_submitted(root, run_id)
+    lines.append(format_summary_line("store", f"{root} (snapshot {run_id})"))
     return CommandOutput(lines, {"store": root, "run": run_id, **_list_values(entry)})
 
 
@@ -128,12 +133,15 @@ def _begin(
     notes = list(queries.notes)
     if cut:
         limit = manifest.space.max_tokens
-        many = counted(cut, "query is", "queries are")
+        many = format_count(cut, "query is", "queries are")
         notes.append(f"{many} longer than the model takes, and cut at {limit} tokens")
     answers = sum(len(answers) for answers in answered.answers)
-    found = counted(answers, "answer")
-    text = f"{counted(entry.count, 'query', 'queries')}, {found} {_explain_search(answered)}"
-    return entry, [line("watch", text), *(line("note", note) for note in notes)]
+    found = format_count(answers, "answer")
+    text = f"{format_count(entry.count, 'query', 'queries')}, {found} {_explain_search(answered)}"
+    return entry, [
+        format_summary_line("watch", text),
+        *(format_summary_line("note", note) for note in notes),
+    ]
 
 
 def _explain_search(answered: Asked) -> str:
@@ -151,8 +159,8 @@ def _describe(manifest: Manifest) -> CommandOutput:
     if entry is None:
         text = "no queries; say --queries FILE or --draw N"
     else:
-        text = f"{counted(entry.count, 'query', 'queries')}, {entry.k} answers each"
-    return CommandOutput([line("watch", text)], values, always=True)
+        text = f"{format_count(entry.count, 'query', 'queries')}, {entry.k} answers each"
+    return CommandOutput([format_summary_line("watch", text)], values, always=True)
 
 
 def _list_values(entry: WatchEntry | None) -> dict[str, object]:
@@ -168,12 +176,12 @@ def _add_page(output: CommandOutput, options: WatchOptions, path: str) -> Comman
             f"--report: {new.root} has no snapshot before the current one; run embed again first"
         )
     compared = compare_snapshots(old, new, options.model)
-    nights = run_summaries(new.root, known_summaries(new.root))
+    nights = read_summaries(new.root, read_known_summaries(new.root))
     sides = (f"snapshot {old.run}", f"snapshot {new.run}")
-    shown = shown_queries(compared, old, new)
-    html = answers_page(new.root, sides, compared.figures, shown, nights)
+    shown = show_queries(compared, old, new)
+    html = render_answers(new.root, sides, compared.figures, shown, nights)
     write_text(path, html)
-    lines = [*output.lines, line("report", path)]
+    lines = [*output.lines, format_summary_line("report", path)]
     return CommandOutput(lines, {**output.values, "report": path}, always=output.always)
 
 

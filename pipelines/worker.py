@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
+def ask_provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
     """Return the engine's description of the job. Raises grpc.RpcError if nobody answers."""
     with grpc.insecure_channel(endpoint) as channel:
         service = provision_service.ProvisionServiceStub(channel)
@@ -60,7 +60,7 @@ def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
         ).info
 
 
-def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> dict[str, str]:
+def make_environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> dict[str, str]:
     """The environment variables by which Beam's worker knows its job and the engine's services."""
     return {
         "WORKER_ID": args.id,
@@ -99,14 +99,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return OTHER_BEAM
     try:
-        info = provision(args.provision_endpoint, args.id)
+        info = ask_provision(args.provision_endpoint, args.id)
     except grpc.RpcError as error:
         print(
             f"sentence-beam-worker: {args.provision_endpoint} does not answer ({error})",
             file=sys.stderr,
         )
         return 1
-    os.environ.update(environment(args, info))
+    os.environ.update(make_environment(args, info))
     sdk_worker_main.main([])
     return 0
 

@@ -29,7 +29,7 @@ from helpers.corpora import sentences, write_lines
 from helpers.tiny_models import save_tiny_model
 
 import sentence_beam as sb
-from sentence_beam.pipelines.cli import COMMANDS, main, parser_of
+from sentence_beam.pipelines.cli import COMMANDS, load_parser, main
 from sentence_beam.pipelines.common import config_file
 from sentence_beam.pipelines.common.options import every_command
 from sentence_beam.transforms.base.option import declared_in, flag_of
@@ -96,7 +96,7 @@ def actions_of(command: str) -> dict[str, argparse.Action]:
     """The actions of a command's own options, by the names of their values."""
     return {
         action.dest: action
-        for action in parser_of(command)._actions
+        for action in load_parser(command)._actions
         if action.dest not in {"help", "help_all", "bare", *EVERY}
     }
 
@@ -342,7 +342,7 @@ def test_mistaken_arguments_are_type_errors() -> None:
 
 def test_the_width_is_dim_on_the_command_line(run: Run) -> None:
     asked = ("embed", "--input", "x.csv", "--store", "new")
-    assert parser_of("embed").parse_args([*asked[1:], "--dim", "8"]).truncate_dim == "8"
+    assert load_parser("embed").parse_args([*asked[1:], "--dim", "8"]).truncate_dim == "8"
     run(*asked, "--dim", "8", "--dim", "4").failed(2, "--dim")
     with pytest.raises(sb.OptionError, match="^dim: 0 is not"):
         sb.plan("x.csv", dim=0)

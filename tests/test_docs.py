@@ -25,7 +25,7 @@ from test_layering import LAYERS
 import sentence_beam
 from sentence_beam.pipelines.cli import COMMANDS, main
 from sentence_beam.pipelines.common import beam_flags, embed_options
-from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.beam_parser import make_beam_parser
 from sentence_beam.pipelines.common.options import every_command
 from sentence_beam.transforms.base import errors
 from sentence_beam.transforms.base.measures import STAGES
@@ -408,7 +408,7 @@ def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
     }
     known = (
         own
-        | set(beam_parser()._option_string_actions)
+        | set(make_beam_parser()._option_string_actions)
         | {"--runner", "--version", "--batch-size", "--workers", "--peak-tflops"}
     )
     for page in OF_USERS:

@@ -14,7 +14,7 @@ from helpers.commands import Outcome, Run, runner
 from helpers.corpora import sentences, write_lines, write_parquet
 
 from sentence_beam.pipelines import train
-from sentence_beam.pipelines.cli import COMMANDS, parser_of
+from sentence_beam.pipelines.cli import COMMANDS, load_parser
 from sentence_beam.pipelines.common import beam_flags
 from sentence_beam.pipelines.common.options import EXAMPLES
 from sentence_beam.transforms.calibration.calibration_spec import CALIBRATIONS
@@ -24,7 +24,7 @@ from sentence_beam.transforms.space.pooler_spec import POOLERS
 from sentence_beam.transforms.space.token_table import METHODS
 
 LONG = ("embed", "plan")  # commands with so many options that --help shows some
-OPTIONS = [(command, action) for command in COMMANDS for action in parser_of(command)._actions]
+OPTIONS = [(command, action) for command in COMMANDS for action in load_parser(command)._actions]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def examples_of(command: str) -> list[str]:
     """The command lines that a command's help ends with."""
     return [
         line.strip()
-        for line in str(parser_of(command).epilog).partition(f"{EXAMPLES}\n")[2].splitlines()
+        for line in str(load_parser(command).epilog).partition(f"{EXAMPLES}\n")[2].splitlines()
     ]
 
 
@@ -54,13 +54,13 @@ def test_help_ends_with_a_few_examples_that_are_understood(run: Run, command: st
         program, named, *arguments = shlex.split(example)
         assert program == "sentence-beam"
         assert (train.with_recipe if named == "train" else beam_flags.parse)(
-            parser_of(named), arguments
+            load_parser(named), arguments
         )
 
 
 @pytest.mark.parametrize(("command", "action"), OPTIONS, ids=[f"{c}-{a.dest}" for c, a in OPTIONS])
 def test_every_default_is_stated(command: str, action: argparse.Action) -> None:
-    own = parser_of(command).own.get(action.dest)
+    own = load_parser(command).own.get(action.dest)
     is_needed = action.required or (own is not None and own.is_needed)
     if is_needed or action.dest == "bare" or isinstance(action, argparse._HelpAction):
         return
@@ -99,7 +99,7 @@ def test_help_is_short_and_help_all_has_every_option(run: Run, command: str) -> 
     assert len(short.splitlines()) <= 100
     assert "--help-all" in short
     words = set(whole.replace(",", " ").replace("[", " ").split())
-    flags = {flag for action in parser_of(command)._actions for flag in action.option_strings[:1]}
+    flags = {flag for action in load_parser(command)._actions for flag in action.option_strings[:1]}
     assert flags <= words
     assert "--max-drift" not in short
     assert "--input" in short

@@ -14,7 +14,7 @@ from sentence_beam.pipelines.search import read_lines as read_queries_as_text
 from sentence_beam.transforms.corpus.collection_rows import read_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.find import match_inputs
-from sentence_beam.transforms.corpus.formats.csv_dialect import dialect_of
+from sentence_beam.transforms.corpus.formats.csv_dialect import read_dialect
 from sentence_beam.transforms.corpus.formats.csv_rows import read_csv
 from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
 from sentence_beam.transforms.corpus.syntax import AS_FOUND
@@ -245,5 +245,5 @@ def test_carriage_returns_as_embed_reads_them(
     path = tmp_path / "rows.tsv"
     path.write_bytes(content)
     assert [
-        row[0] for block in read_csv(one_file(path), dialect_of(one_file(path))) for row in block
+        row[0] for block in read_csv(one_file(path), read_dialect(one_file(path))) for row in block
     ] == texts

@@ -24,4 +24,4 @@ def test_it_links_to_every_page_and_to_nothing_else() -> None:
 
 
 def test_the_help_names_it() -> None:
-    assert "docs/llms.txt" in cli.usage()
+    assert "docs/llms.txt" in cli.list_usage()

@@ -17,7 +17,7 @@ from helpers.commands import Run
 from helpers.fixtures import run
 from helpers.pages import ROOT, Page, names, tables
 
-from sentence_beam.pipelines.cli import parser_of
+from sentence_beam.pipelines.cli import load_parser
 from sentence_beam.pipelines.common import beam_flags
 from sentence_beam.pipelines.common.options import as_options
 from sentence_beam.pipelines.train import with_recipe
@@ -257,7 +257,7 @@ def test_a_row_of_the_list_is_a_command_that_there_is_or_a_reason(what: str, mad
             module = words[2]
             assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
             continue
-        parser = parser_of(words[1])
+        parser = load_parser(words[1])
         if words[1] == "train":
             (args,) = with_recipe(parser, words[2:])
             check(as_options(TrainOptions, args))
@@ -299,7 +299,7 @@ def test_every_command_of_the_page_is_understood() -> None:
     for line in lines_of(script):
         program, command, *arguments = shlex.split(line)
         assert program == "sentence-beam"
-        assert beam_flags.parse(parser_of(command), arguments)
+        assert beam_flags.parse(load_parser(command), arguments)
 
 
 def made_by(run: Run, folder: Path) -> Made:

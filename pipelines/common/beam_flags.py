@@ -12,11 +12,11 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import create_runner
 
 from sentence_beam.pipelines.common import engines
-from sentence_beam.pipelines.common.beam_parser import beam_parser, flag_names
+from sentence_beam.pipelines.common.beam_parser import list_flags, make_beam_parser
 from sentence_beam.pipelines.common.options import FLAG, RUNNER, Parser, check_text
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import declared_in, flag_of
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 from sentence_beam.transforms.steps.options.index_options import IndexOptions
 
 Options = TypeVar("Options", bound=PipelineOptions)
@@ -58,17 +58,17 @@ def parse(
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
         raise OptionError(_explain_misspelt(parser, ours) or str(error)) from error
-    unknown = beam_parser().parse_known_args(rest)[1] if rest else []
+    unknown = make_beam_parser().parse_known_args(rest)[1] if rest else []
     words = [text for text in unknown if not FLAG.match(text)]
     if unknown and not (parser.bare and words == unknown):
         raise OptionError(_explain_missing_flag(parser, ours) or _explain_unknown(parser, unknown))
     parser.take_bare(args, words)
     rest = _drop_words(rest, words)
     accelerator = getattr(args, "accelerator", None)
-    return args, pipeline_options(rest, after, accelerator, embeds=hasattr(args, "device"))
+    return args, make_pipeline_options(rest, after, accelerator, embeds=hasattr(args, "device"))
 
 
-def options_of_list(
+def parse_list(
     flags: Sequence[str], accelerator: str | None = None, embeds: bool = True
 ) -> PipelineOptions:
     """Return Beam's options from a program's list; flags of a runner's Java side follow `--`.
@@ -78,16 +78,16 @@ def options_of_list(
     if isinstance(flags, str):
         raise OptionError(f"beam_flags: {flags!r} is no list; write ['--runner=FlinkRunner', ...]")
     ours, after = _split(list(flags))
-    unknown = beam_parser().parse_known_args(ours)[1]
+    unknown = make_beam_parser().parse_known_args(ours)[1]
     if unknown:
         raise OptionError(
             f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows"
             " follows '--'"
         )
-    return pipeline_options(ours, after, accelerator, embeds)
+    return make_pipeline_options(ours, after, accelerator, embeds)
 
 
-def pipeline_options(
+def make_pipeline_options(
     flags: Sequence[str] = (),
     after: Sequence[str] = (),
     accelerator: str | None = None,
@@ -148,7 +148,7 @@ def _explain_unknown(parser: Parser, unknown: Sequence[str]) -> str:
         return f"unknown option {flag}; it is an option of `sentence-beam index`"
     if "--reembed" in options and name == "--dry-run":
         return f"unknown option {flag}; say `sentence-beam plan`, with the same options"
-    near = nearest(name, options) if name.startswith("--") else None
+    near = find_nearest(name, options) if name.startswith("--") else None
     if near:
         return f"unknown option {flag}; did you mean {near}?"
     return f"unknown option {flag}; see --help"
@@ -157,7 +157,7 @@ def _explain_unknown(parser: Parser, unknown: Sequence[str]) -> str:
 def _explain_misspelt(parser: Parser, argv: list[str]) -> str | None:
     """The error for a misspelt flag, which argparse would report as a missing one."""
     flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
-    known = {*parser.actions, *flag_names()}
+    known = {*parser.actions, *list_flags()}
     strange = [flag for flag in flags if flag not in known]
     lines = (_explain_unknown(parser, [flag]) for flag in strange)
     return next((line for line in lines if "did you mean" in line), None) or _explain_missing_flag(
@@ -201,6 +201,6 @@ def _count_values(action: argparse.Action | None) -> float:
     return 0
 
 
-def hints(**values: str | None) -> dict[str, str]:
+def make_hints(**values: str | None) -> dict[str, str]:
     """Beam's resource hints among some that may not be given."""
     return {name: hint for name, hint in values.items() if hint}

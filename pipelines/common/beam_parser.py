@@ -16,7 +16,7 @@ class _OurBeamParser(Parser, _BeamArgumentParser):
     """Beam's parser with mistakes as OptionError."""
 
 
-def beam_parser() -> argparse.ArgumentParser:
+def make_beam_parser() -> argparse.ArgumentParser:
     """Return a parser of the flags of all imported classes of pipeline options."""
     parser = _OurBeamParser(allow_abbrev=False, add_help=False)
     for options in sorted(_find_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
@@ -25,9 +25,9 @@ def beam_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def flag_names() -> set[str]:
+def list_flags() -> set[str]:
     """Return the names of Beam's flags."""
-    return set(beam_parser()._option_string_actions)
+    return set(make_beam_parser()._option_string_actions)
 
 
 def _find_subclasses(cls: type) -> set[type]:

@@ -22,15 +22,15 @@ from sentence_beam.pipelines.common.options import (
     check_text,
     every_command,
 )
-from sentence_beam.pipelines.common.progress import watched
-from sentence_beam.pipelines.common.sigterm import stopped_status
+from sentence_beam.pipelines.common.progress import watching
+from sentence_beam.pipelines.common.sigterm import find_stopped_status
 from sentence_beam.transforms.base.errors import (
     OptionError,
     SentenceBeamError,
     StoppedError,
     printable,
 )
-from sentence_beam.transforms.base.imports import uncollected
+from sentence_beam.transforms.base.imports import pause_collector
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -43,7 +43,9 @@ are not the command's own go to Beam's pipeline options, which are these; what o
 side knows goes after --."""
 
 
-def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
+def parse_own_flags(
+    parser: argparse.ArgumentParser, argv: Sequence[str]
+) -> tuple[argparse.Namespace]:
     """The options of a command that runs no pipeline; other flags go to Beam, for its filesystems.
 
     Raises OptionError for a flag that neither knows.
@@ -58,7 +60,7 @@ def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
             return (args,)
     except OptionError:
         pass  # Beam's flags are among what it may be about
-    with uncollected():
+    with pause_collector():
         from sentence_beam.pipelines.common import beam_flags  # importing Beam takes two seconds
 
     return (beam_flags.parse(parser, argv)[0],)
@@ -67,7 +69,7 @@ def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
 def main(
     parser: Callable[[], argparse.ArgumentParser],
     job: Callable[..., CommandOutput],
-    parse: Callable[..., tuple[Any, ...]] = own_flags,
+    parse: Callable[..., tuple[Any, ...]] = parse_own_flags,
     *,
     kind: type["DataclassInstance"],
 ) -> Callable[..., int]:
@@ -84,14 +86,14 @@ def main(
         """Run the command and return its exit status."""
         options = parser()
         quiet_logs()
-        any_text_printable()
+        make_printable()
         try:
             words = list(sys.argv[1:] if argv is None else argv)
-            front, rest = front_options(options, words, kind)
+            front, rest = take_front_options(options, words, kind)
             if front.help_beam:
-                print(help_beam(), end="")
+                print(format_beam_help(), end="")
                 return 0
-            with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
+            with contextlib.nullcontext() if front.quiet else watching(sys.stderr):
                 arguments, *others = parse(options, rest)
                 output = job(as_options(kind, arguments), *others)
             show(output, options.prog.split()[-1], front)
@@ -102,7 +104,7 @@ def main(
             if os.environ.get(DEBUG):
                 traceback.print_exc()
             print(f"{options.prog}: {_explain(error)}", file=sys.stderr)
-            return exit_status(error)
+            return find_exit_status(error)
 
     return run
 
@@ -121,7 +123,7 @@ def show(output: CommandOutput, name: str, front: argparse.Namespace) -> None:
             ) from error
 
 
-def front_options(
+def take_front_options(
     parser: argparse.ArgumentParser, argv: list[str], kind: type["DataclassInstance"]
 ) -> tuple[argparse.Namespace, list[str]]:
     """Return the options of every command, and the other arguments, after Beam's flags of a
@@ -141,18 +143,18 @@ def front_options(
     return front, [*beam, *rest, *argv[at:]]
 
 
-def help_beam() -> str:
+def format_beam_help() -> str:
     """Return the help text about runners and the flags that go to Beam."""
-    with uncollected():
+    with pause_collector():
         from sentence_beam.pipelines.common import beam_parser  # importing Beam takes two seconds
 
-    return f"{BEAM}\n\n{beam_parser.beam_parser().format_help()}"
+    return f"{BEAM}\n\n{beam_parser.make_beam_parser().format_help()}"
 
 
-def exit_status(error: BaseException) -> int:
+def find_exit_status(error: BaseException) -> int:
     """The exit status of a command that ends with an error."""
     if isinstance(error, StoppedError) or _is_interrupt(error):
-        return stopped_status()
+        return find_stopped_status()
     if isinstance(error, SentenceBeamError):
         return error.exit_code
     return 1
@@ -183,7 +185,7 @@ def _explain(error: BaseException) -> str:
     return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
 
 
-def any_text_printable() -> None:
+def make_printable() -> None:
     """Make both streams escape characters that the terminal's encoding lacks.
 
     A stream that was closed before the command began ignores all output.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentence_beam.transforms.base.plain_values import json_value
+from sentence_beam.transforms.base.plain_values import to_json_value
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class CommandOutput:
             as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
             print(
                 json.dumps(
-                    json_value({"command": command, **self.values}),
+                    to_json_value({"command": command, **self.values}),
                     ensure_ascii=not as_it_is,
                     allow_nan=False,
                 )

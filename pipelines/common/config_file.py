@@ -11,9 +11,9 @@ from typing import Any
 
 from sentence_beam.pipelines.cli import COMMANDS
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.keyword_options import without_aliases
+from sentence_beam.transforms.base.keyword_options import replace_aliases
 from sentence_beam.transforms.base.option import aliases_in, check_value, declared_in
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 
 OUTPUT = ("quiet", "json")  # options of every command that a file may have
 
@@ -47,7 +47,7 @@ def read_options(path: str, command: str, kind: type) -> FileOptions:
         else:
             allowed = [option.replace("_", "-") for option in (*names, *OUTPUT)]
             raise OptionError(f"{where} is no option of {command}{_suggest(key, allowed)}")
-    options.own.update(without_aliases(kind, own))
+    options.own.update(replace_aliases(kind, own))
     return options
 
 
@@ -81,7 +81,7 @@ def _read(path: str, command: str) -> dict[str, Any]:
 def _is_of_beam(name: str) -> bool:
     from sentence_beam.pipelines.common import beam_parser  # importing Beam takes two seconds
 
-    return f"--{name}" in beam_parser.flag_names()
+    return f"--{name}" in beam_parser.list_flags()
 
 
 def _check_switch(where: str, value: Any) -> bool:
@@ -107,5 +107,5 @@ def _to_text(where: str, value: Any) -> str:
 
 
 def _suggest(word: str, options: Iterable[str]) -> str:
-    near = nearest(word, options)
+    near = find_nearest(word, options)
     return f"; did you mean {near}?" if near else ""

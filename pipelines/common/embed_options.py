@@ -24,5 +24,5 @@ EXAMPLES = {
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """Return the parser of `embed` or `plan`."""
-    words = f"{specs.of_poolers()}\n\n{specs.of_chunks()}"
+    words = f"{specs.describe_poolers()}\n\n{specs.describe_chunks()}"
     return options.command(name, WHAT[name], *EXAMPLES[name], words=words, kind=KINDS[name])

@@ -14,8 +14,8 @@ from apache_beam.options.pipeline_options import (
 from sentence_beam.pipelines.common import engines
 from sentence_beam.transforms.store.runs.lease import JobState
 from sentence_beam.transforms.store.runs.lease_file import Lease
-from sentence_beam.transforms.store.runs.run_ids import start_of
-from sentence_beam.transforms.store.runs.run_result import timestamp
+from sentence_beam.transforms.store.runs.run_ids import parse_start
+from sentence_beam.transforms.store.runs.run_result import parse_timestamp
 
 ENDED_ON_FLINK = {"FINISHED", "FAILED", "CANCELED"}
 ENDED_ON_DATAFLOW = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"}
@@ -37,11 +37,11 @@ def name_job(options: PipelineOptions, run: str) -> str:
     return cloud.job_name or run
 
 
-def address(options: PipelineOptions) -> str:
+def find_address(options: PipelineOptions) -> str:
     """Return the address at which the engine of a run lists its jobs, "" if it has none."""
     if engines.in_process(options):
         return ""
-    runner = engines.runner_of(options)
+    runner = engines.find_runner(options)
     endpoint = options.view_as(PortableOptions).job_endpoint
     if endpoint and runner == "portablerunner" and endpoint.startswith(LOCAL):
         return JOB_MANAGER
@@ -49,20 +49,20 @@ def address(options: PipelineOptions) -> str:
         return ""
     cloud = options.view_as(GoogleCloudOptions)
     if runner == "flinkrunner":
-        return engines.flink_address(options.view_as(FlinkRunnerOptions).flink_master)
+        return engines.make_flink_url(options.view_as(FlinkRunnerOptions).flink_master)
     # a job of a template has another name
     if runner == "dataflowrunner" and not cloud.template_location:
         return f"{cloud.project}/{cloud.region}"
     return ""
 
 
-def state_of(lease: Lease) -> JobState:
+def ask_state(lease: Lease) -> JobState:
     """Return the state of a lease's job by its engine; UNKNOWN if that does not answer."""
     if not lease.engine:
         return JobState.UNKNOWN
     try:
         jobs = _ask_flink(lease.engine) if "://" in lease.engine else _ask_dataflow(lease)
-        since = timestamp(start_of(lease.run)) - LAUNCH_SECONDS
+        since = parse_timestamp(parse_start(lease.run)) - LAUNCH_SECONDS
         ended = [over for name, start, over in jobs if name == lease.job and start >= since]
     except Exception:  # a missing engine looks like one that does not answer
         return JobState.UNKNOWN

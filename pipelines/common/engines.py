@@ -138,7 +138,7 @@ MEANINGS = (
 
 def in_process(options: PipelineOptions) -> bool:
     """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
-    return works_in_process(runner_of(options), options)
+    return works_in_process(find_runner(options), options)
 
 
 def waits(options: PipelineOptions) -> bool:
@@ -177,9 +177,9 @@ def prepare(
         portable.environment_cache_millis = CACHE_MILLIS
     if portable.environment_type == "PROCESS":
         _check_process(portable)
-    if runner_of(options) == "flinkrunner" and not portable.job_endpoint:
+    if find_runner(options) == "flinkrunner" and not portable.job_endpoint:
         _prepare_flink(options, flags)
-    if runner_of(options) == "dataflowrunner":
+    if find_runner(options) == "dataflowrunner":
         _prepare_dataflow(options, flags)
         _prepare_gpus(options, flags, accelerator, embeds)
 
@@ -232,7 +232,7 @@ def _prepare_flink(options: PipelineOptions, flags: Sequence[str]) -> None:
         raise OptionError(f"--flink_job_server_jar {jar} is not there; correct the path")
 
 
-def flink_address(master: str) -> str:
+def make_flink_url(master: str) -> str:
     """Return the URL of a Flink's REST interface."""
     return master if "://" in master else f"http://{master}"
 
@@ -241,7 +241,7 @@ def _count_slots(master: str) -> int:
     """Return the cluster's number of slots. Raises OptionError if no Flink answers."""
     try:
         with urllib.request.urlopen(
-            f"{flink_address(master)}/v1/overview", timeout=ANSWER_SECONDS
+            f"{make_flink_url(master)}/v1/overview", timeout=ANSWER_SECONDS
         ) as answer:
             return int(json.loads(answer.read())["slots-total"])
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
@@ -291,7 +291,7 @@ def check_shared(options: PipelineOptions, **paths: str) -> None:
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
+def explaining() -> Iterator[None]:
     """Raise known errors of an engine as one line, and others unchanged."""
     try:
         yield
@@ -300,13 +300,13 @@ def explained() -> Iterator[None]:
     except Exception as error:
         if str(error).startswith(REFUSED):
             raise OptionError(" ".join(str(error).removeprefix(REFUSED).split())) from error
-        line = meaning(str(error))
+        line = explain_error(str(error))
         if line is None:
             raise
         raise SentenceBeamError(line) from error
 
 
-def meaning(text: str) -> str | None:
+def explain_error(text: str) -> str | None:
     """The meaning of an engine's message and what mends it; None for an unknown message.
 
     >>> meaning("ModuleNotFoundError: No module named 'sentence_beam.transforms.beam'")[:46]
@@ -319,7 +319,7 @@ def meaning(text: str) -> str | None:
     return None
 
 
-def runner_of(options: PipelineOptions) -> str:
+def find_runner(options: PipelineOptions) -> str:
     """The runner's name, lower case, without its module."""
     name: Any = options.view_as(StandardOptions).runner
     return str(name or RUNNER).rpartition(".")[2].lower()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sentence_beam.transforms.report.chart import Chart, Series, compared_chart
+from sentence_beam.transforms.report.chart import Chart, Series, draw_compared_chart
 from sentence_beam.transforms.report.pictures import draw_charts
 
 ROUNDING = 1e-6  # a smaller share of the largest deviation is the rounding of sums
@@ -57,4 +57,6 @@ def _draw_chart(
     show: Any,
 ) -> Chart:
     failed = [False] * len(labels)
-    return compared_chart(Series(labels, before, failed, show), Series(labels, after, failed, show))
+    return draw_compared_chart(
+        Series(labels, before, failed, show), Series(labels, after, failed, show)
+    )

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.collection_rows import describe_files
-from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
+from sentence_beam.transforms.corpus.formats.registry import FORMATS, open_columns
 from sentence_beam.transforms.corpus.found_columns import FoundColumns
-from sentence_beam.transforms.report.snapshot_section import known_reasons
+from sentence_beam.transforms.report.snapshot_section import find_reasons
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.recorded_plan import input_files
-from sentence_beam.transforms.store.runs.rejected_rows import mend_of
+from sentence_beam.transforms.store.runs.recorded_plan import list_input_files
+from sentence_beam.transforms.store.runs.rejected_rows import find_mend
 from sentence_beam.transforms.store.runs.run_result import Result
 
 BAD_FILES = 10  # so many are named in the summary
@@ -28,7 +28,7 @@ BAD_FILES = 10  # so many are named in the summary
 REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
-def files_lines(input_counts: dict[str, Any] | None, pending: int) -> list[str]:
+def describe_input(input_counts: dict[str, Any] | None, pending: int) -> list[str]:
     """The lines about the files of a run's input, and those beside them that are not taken.
 
     `pending` files are left to later runs.
@@ -38,17 +38,19 @@ def files_lines(input_counts: dict[str, Any] | None, pending: int) -> list[str]:
     bad = input_counts.get("bad", {})
     empty = f", {input_counts['empty']:,} of them empty" if input_counts["empty"] else ""
     lines = [
-        line("files", f"{input_counts['files'] - len(bad) - pending:,} taken{empty}"),
-        *beside_lines(input_counts["beside"]),
+        format_summary_line(
+            "files", f"{input_counts['files'] - len(bad) - pending:,} taken{empty}"
+        ),
+        *describe_beside(input_counts["beside"]),
     ]
     lines += [
-        line("table", f"{name}, version {version}")
+        format_summary_line("table", f"{name}, version {version}")
         for name, version in input_counts.get("tables", {}).items()
     ]
-    return [*lines, *lacking_lines(input_counts.get("lacking", {})), *bad_lines(bad)]
+    return [*lines, *describe_lacking(input_counts.get("lacking", {})), *describe_bad(bad)]
 
 
-def column_lines(columns: FoundColumns) -> list[str]:
+def describe_columns(columns: FoundColumns) -> list[str]:
     """The line about the columns that were found, without an option that names them."""
     told = []
     if columns.text is not None:
@@ -62,25 +64,32 @@ def column_lines(columns: FoundColumns) -> list[str]:
         told.append("ids from file and row")
     if not told or told == ["text text"]:
         return []
-    return [line("columns", "; ".join(told))]
+    return [format_summary_line("columns", "; ".join(told))]
 
 
-def lacking_lines(lacking: dict[str, int]) -> list[str]:
+def describe_lacking(lacking: dict[str, int]) -> list[str]:
     """The line about files without a kept column, whose rows have nulls there; counts by name."""
-    shown = [f"{name} in {counted(files, 'file')}" for name, files in lacking.items()]
-    return [line("columns", f"missing, null there: {', '.join(shown)}")] if shown else []
+    shown = [f"{name} in {format_count(files, 'file')}" for name, files in lacking.items()]
+    return (
+        [format_summary_line("columns", f"missing, null there: {', '.join(shown)}")]
+        if shown
+        else []
+    )
 
 
-def bad_lines(bad: dict[str, str]) -> list[str]:
+def describe_bad(bad: dict[str, str]) -> list[str]:
     """The lines about files that are left out, whose reasons are given by relative path."""
-    lines = [line("bad file", reason) for reason in list(bad.values())[:BAD_FILES]]
+    lines = [format_summary_line("bad file", reason) for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
     if rest > 0:
-        return [*lines, line("bad files", f"{rest:,} more; result.json of the run lists them")]
+        return [
+            *lines,
+            format_summary_line("bad files", f"{rest:,} more; result.json of the run lists them"),
+        ]
     return lines
 
 
-def syntax_lines(files: Iterable[InputFile]) -> list[str]:
+def describe_syntax(files: Iterable[InputFile]) -> list[str]:
     """The lines about the syntax that the first CSV files were found to have.
 
     If there are several, each line names a file.
@@ -88,11 +97,14 @@ def syntax_lines(files: Iterable[InputFile]) -> list[str]:
     descriptions = describe_files(files)
     if len(descriptions) == 1:
         ((title, (kind, _)),) = descriptions.items()
-        return [line(kind, title)]
-    return [line(kind, f"{title} ({name})") for title, (kind, name) in descriptions.items()]
+        return [format_summary_line(kind, title)]
+    return [
+        format_summary_line(kind, f"{title} ({name})")
+        for title, (kind, name) in descriptions.items()
+    ]
 
 
-def header_lines(resolved: Resolved, result: Result) -> list[str]:
+def describe_headers(resolved: Resolved, result: Result) -> list[str]:
     """The lines about CSV files: their syntax, and in a new store blanks around column names."""
     if not result.own_rows:
         return []
@@ -103,12 +115,12 @@ def header_lines(resolved: Resolved, result: Result) -> list[str]:
     headed = [name for name, format in FORMATS.items() if format.has_header]
     files = manifest.read_files()
     files = files.filter(pc.is_in(files.column("format"), pa.array(headed)))
-    named = list(input_files(files, syntax))
-    lines = syntax_lines(named)
+    named = list(list_input_files(files, syntax))
+    lines = describe_syntax(named)
     if resolved.previous is None and named:
         names = ", ".join(f'"{name}"' for name in _read_trimmed_names(named[0]))
         if names:
-            lines.append(line("columns", f"blanks around names left out: {names}"))
+            lines.append(format_summary_line("columns", f"blanks around names left out: {names}"))
     return lines
 
 
@@ -122,30 +134,30 @@ def _read_committed(root: str, run: str) -> Manifest | None:
 def _read_trimmed_names(file: InputFile) -> Sequence[str]:
     """The names without blanks; none if the file is gone by now."""
     with contextlib.suppress(SentenceBeamError):
-        return columns_of(file).trimmed_names
+        return open_columns(file).trimmed_names
     return ()
 
 
-def type_lines(root: str, result: Result) -> list[str]:
+def describe_types(root: str, result: Result) -> list[str]:
     """The lines about rows that are left out because of the type of a kept column."""
     if not result.ledger["rejected"]:
         return []
     reasons_known = None
     with contextlib.suppress(SentenceBeamError, OSError):
-        reasons_known = known_reasons(_read_committed(root, result.run))
+        reasons_known = find_reasons(_read_committed(root, result.run))
     if reasons_known is None:
         return []
     return [
-        line("types", f"{count:,} rejected: {reason}{mend_of(reason)}")
+        format_summary_line("types", f"{count:,} rejected: {reason}{find_mend(reason)}")
         for reason, count in reasons_known.counts
-        if mend_of(reason)
+        if find_mend(reason)
     ]
 
 
-def beside_lines(beside: dict[str, int]) -> list[str]:
+def describe_beside(beside: dict[str, int]) -> list[str]:
     """The line about files beside those of the input that are not taken, by reason, if any."""
     shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
     rest = sum(list(beside.values())[REASONS:])
     if rest:
         shown += [f"{rest:,} others"]
-    return [line("beside", f"not taken: {', '.join(shown)}")] if shown else []
+    return [format_summary_line("beside", f"not taken: {', '.join(shown)}")] if shown else []

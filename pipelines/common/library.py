@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.progress import unheard
-from sentence_beam.transforms.base.keyword_options import options_of
+from sentence_beam.pipelines.common.progress import muting
+from sentence_beam.transforms.base.keyword_options import make_options
 from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.python_names import parameters_of, python_names
 
@@ -49,20 +49,20 @@ def pipeline_function(
 
     def run(options: Any) -> CommandOutput:
         from sentence_beam.pipelines.common.beam_flags import (
-            options_of_list,  # importing Beam takes two seconds
+            parse_list,  # importing Beam takes two seconds
         )
 
         accelerator = getattr(options, "accelerator", None)
         embeds = hasattr(options, "device")
-        return job(options, options_of_list(options.beam_flags, accelerator, embeds))
+        return job(options, parse_list(options.beam_flags, accelerator, embeds))
 
     return _named(name, kind, run)
 
 
 def _named(name: str, kind: Any, job: Callable[[Any], CommandOutput]) -> Callable[..., Any]:
     def call(*arguments: Any, **keywords: Any) -> Any:
-        with as_function(kind), unheard():
-            options = options_of(kind, name, keywords, arguments)
+        with as_function(kind), muting():
+            options = make_options(kind, name, keywords, arguments)
             output = job(options)
         path = getattr(options, "output", None)
         if path is None:
@@ -89,7 +89,7 @@ def object_or_keywords(
     Raises TypeError for an object together with keywords.
     """
     if options is None:
-        return options_of(kind, function, keywords)
+        return make_options(kind, function, keywords)
     if keywords:
         first = next(iter(keywords))
         kind_given = type(options).__name__

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
     """Parse our options, and Beam's if a runner is named."""
     if not any(word.split("=")[0] == "--runner" for word in argv):
-        return (*command.own_flags(parser, argv), None)
+        return (*command.parse_own_flags(parser, argv), None)
     from sentence_beam.pipelines.common import beam_flags
 
     return beam_flags.parse(parser, argv)
 
 
-def called(
+def make_function(
     job: Callable[[Any, "PipelineOptions | None"], CommandOutput],
 ) -> Callable[[Any], CommandOutput]:
     """Return a command for a call from Python, whose options may have `beam_flags`."""
@@ -28,8 +28,8 @@ def called(
     def call(options: Any) -> CommandOutput:
         if not options.beam_flags:
             return job(options, None)
-        from sentence_beam.pipelines.common.beam_flags import options_of_list
+        from sentence_beam.pipelines.common.beam_flags import parse_list
 
-        return job(options, options_of_list(options.beam_flags))
+        return job(options, parse_list(options.beam_flags))
 
     return call

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.steps.options.likeness import Likeness
 from sentence_beam.transforms.steps.options.resolve import Resolved
 
@@ -10,17 +10,21 @@ PATTERNS = 3  # so many of an input are named
 LONGEST = 60  # characters of a value
 
 
-def origin_lines(resolved: Resolved) -> list[str]:
+def describe_origin(resolved: Resolved) -> list[str]:
     """Return the lines about what a run takes from its store, or from one that it is made like."""
     lines = []
     if resolved.takes_input:
-        lines.append(line("input", f"{_name_patterns(resolved.job.run.globs)}, as in the last run"))
+        lines.append(
+            format_summary_line(
+                "input", f"{_name_patterns(resolved.job.run.globs)}, as in the last run"
+            )
+        )
     if resolved.likeness is not None:
-        lines.append(line("like", like_text(resolved.likeness)))
+        lines.append(format_summary_line("like", describe_likeness(resolved.likeness)))
     return lines
 
 
-def like_text(likeness: Likeness) -> str:
+def describe_likeness(likeness: Likeness) -> str:
     """Return the line about a store that another one was made like."""
     if not likeness.exists:
         return f"{likeness.store} holds no store any more; --like can be left out"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.plain_values import json_value, python_rows
+from sentence_beam.transforms.base.plain_values import to_json_value, to_python_rows
 
 TABLES = (".parquet", ".csv", ".json", ".jsonl")
 ROWS_AT_ONCE = 10_000
@@ -71,7 +71,7 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
                 writer.write_table(table)
         return
     batches = (batch for table in tables for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE))
-    _write_dicts(path, schema.names, (row for batch in batches for row in python_rows(batch)))
+    _write_dicts(path, schema.names, (row for batch in batches for row in to_python_rows(batch)))
 
 
 def _write_dicts(path: str, names: list[str], rows: Iterable[dict[str, Any]]) -> None:
@@ -109,7 +109,7 @@ def _write_array(file: TextIO, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(json_value(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, indent=indent)
 
 
 def write_text(path: str, text: str) -> None:

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.progress import Progress, duration
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.progress import Progress, format_duration
 
 SECONDS = 0.5
 SECONDS_APART = 60.0  # if nobody sees a line that moves
@@ -21,7 +21,7 @@ _unheard = ContextVar("_unheard", default=False)  # nothing is printed: a progra
 
 
 @contextlib.contextmanager
-def watched(out: TextIO | None) -> Iterator[None]:
+def watching(out: TextIO | None) -> Iterator[None]:
     """Show the progress while the body runs; `out` is None if the process has no stream."""
     global _watching
     stop = threading.Event()
@@ -41,7 +41,7 @@ def watched(out: TextIO | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unwatched() -> Iterator[None]:
+def hiding_progress() -> Iterator[None]:
     """Show no progress inside: for commands that run until somebody ends them."""
     global _silent
     _silent = True
@@ -52,7 +52,7 @@ def unwatched() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
+def muting() -> Iterator[None]:
     """Suppress the lines that the body prints for a person."""
     token = _unheard.set(True)
     try:
@@ -61,13 +61,13 @@ def unheard() -> Iterator[None]:
         _unheard.reset(token)
 
 
-def news(text: str) -> None:
+def print_news(text: str) -> None:
     """Print a line on stderr if a run is watched there, else nothing."""
     if _watching:
-        aside(text)
+        print_aside(text)
 
 
-def aside(text: str) -> None:
+def print_aside(text: str) -> None:
     """Print a line on stderr, unless a program calls."""
     if sys.stderr is not None and not _unheard.get():
         print(f"{_make_eraser(sys.stderr)}{text}", file=sys.stderr)
@@ -90,10 +90,10 @@ def _show(out: TextIO, stop: threading.Event) -> None:
             first_batch = now
         seconds = now - (state.since if state.stage else first_batch or state.since)
         if moves:
-            width = columns(out) - 1
-            _write(out, f"\r{bar(state, seconds, width, _has_blocks(out)):{width}.{width}}")
+            width = measure_columns(out) - 1
+            _write(out, f"\r{draw_bar(state, seconds, width, _has_blocks(out)):{width}.{width}}")
         else:
-            _write(out, f"{line(state, seconds)}\n")
+            _write(out, f"{describe_progress(state, seconds)}\n")
         is_shown = True
 
 
@@ -103,7 +103,7 @@ def _write(out: TextIO, text: str) -> None:
         out.flush()
 
 
-def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
+def draw_bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
     """Return the line of a terminal of `width` characters: a bar if the total is known, else a
     clock.
 
@@ -115,7 +115,7 @@ def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str
     from tqdm.std import tqdm
 
     if state.message or not (state.total or (state.expected and state.tokens and not state.stage)):
-        return line(state, seconds)
+        return describe_progress(state, seconds)
     if state.stage:
         done = state.done
         total = state.total
@@ -134,7 +134,7 @@ def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str
     return str(shown)
 
 
-def line(state: Progress, seconds: float) -> str:
+def describe_progress(state: Progress, seconds: float) -> str:
     """Return the line after some seconds of encoding, or of the current stage.
 
     >>> line(Progress(rows=1200, tokens=30000, expected=90000), 10.0)
@@ -150,17 +150,17 @@ def line(state: Progress, seconds: float) -> str:
         left = (state.total - state.done) * seconds / state.done
         return (
             f"{state.stage}: {state.done:,} of {state.total:,} {state.things}, about"
-            f" {duration(max(left, 0))} left"
+            f" {format_duration(max(left, 0))} left"
         )
     if state.stage:
         done = f": {state.done:,} {state.things}" if state.done else ""
-        return f"{state.stage}{done}, {duration(seconds)}"
+        return f"{state.stage}{done}, {format_duration(seconds)}"
     if not state.tokens or seconds <= 0:
         what = "waiting for the first batch" if state.expected else "getting ready"
-        return f"{what}, {duration(seconds)}"
+        return f"{what}, {format_duration(seconds)}"
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
-    return f"{counted(state.rows, 'row')}, {speed:,.0f} tokens/s, about {duration(left)} left"
+    return f"{format_count(state.rows, 'row')}, {speed:,.0f} tokens/s, about {format_duration(left)} left"
 
 
 def _can_move(out: TextIO) -> bool:
@@ -170,7 +170,7 @@ def _can_move(out: TextIO) -> bool:
 
 def _make_eraser(out: TextIO) -> str:
     """Return the characters that erase the moving line."""
-    return f"\r{'':{columns(out) - 1}}\r" if _can_move(out) else ""
+    return f"\r{'':{measure_columns(out) - 1}}\r" if _can_move(out) else ""
 
 
 def _has_blocks(out: TextIO) -> bool:
@@ -182,7 +182,7 @@ def _has_blocks(out: TextIO) -> bool:
     return True
 
 
-def columns(out: TextIO) -> int:
+def measure_columns(out: TextIO) -> int:
     """The width of a terminal in characters; 80 if it does not say."""
     try:
         return os.get_terminal_size(out.fileno()).columns or 80

@@ -20,7 +20,7 @@ _received = False
 
 
 @contextlib.contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
+def interrupting_by_sigterm() -> Iterator[None]:
     """Raise KeyboardInterrupt in the body at the first SIGTERM.
 
     This is for a process that runs one command. Without a handler the kernel drops the signal if
@@ -41,7 +41,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lost_interrupts_raised() -> Iterator[None]:
+def raising_lost_interrupts() -> Iterator[None]:
     """Raise KeyboardInterrupt in the body again if Python has dropped it.
 
     Python drops what a finalizer or the callback of a weak reference raises, and an interrupt may
@@ -69,7 +69,7 @@ def end_interrupted(status: int) -> NoReturn:
     os._exit(status)
 
 
-def stopped_status() -> int:
+def find_stopped_status() -> int:
     """Return the exit status of a command that was stopped by SIGTERM or by Ctrl-C."""
     return TERMINATED if _received else STOPPED
 

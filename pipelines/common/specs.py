@@ -19,16 +19,16 @@ OPEN: dict[tuple[str, str], Value] = {
 }
 
 
-def of_poolers() -> str:
+def describe_poolers() -> str:
     """The words of `--pooler`."""
     heading = (
         "SPEC of --pooler: a word, or word:key=value,key=value; a+b puts the vectors of two side by"
         " side"
     )
-    return section(heading, poolers.GRAMMAR)
+    return format_section(heading, poolers.GRAMMAR)
 
 
-def of_chunks() -> str:
+def describe_chunks() -> str:
     """The words of `--chunks`."""
     words = {
         word: {
@@ -38,17 +38,17 @@ def of_chunks() -> str:
         for word, options in chunks_spec.CHUNKS.items()
     }
     grammar = replace(chunks_spec.GRAMMAR, names=words)
-    return section("SPEC of --chunks: a word, or word:key=value,key=value", grammar)
+    return format_section("SPEC of --chunks: a word, or word:key=value,key=value", grammar)
 
 
-def of_methods() -> str:
+def describe_methods() -> str:
     """The words of `fit --method`."""
     words = {**calibrations.CALIBRATIONS, **{method: {} for method in METHODS}}
     grammar = replace(calibrations.GRAMMAR, names=words)
-    return section("SPEC of --method: a word, or word:key=value,key=value", grammar)
+    return format_section("SPEC of --method: a word, or word:key=value,key=value", grammar)
 
 
-def section(heading: str, grammar: Grammar) -> str:
+def format_section(heading: str, grammar: Grammar) -> str:
     """Return a heading and a line for each word of a grammar."""
     words = grammar.names
     told = "what stands in () is the default"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from sentence_beam.pipelines.common.progress import aside, unwatched
+from sentence_beam.pipelines.common.progress import hiding_progress, print_aside
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import files
 
@@ -61,6 +61,6 @@ def as_typed() -> Iterator[BinaryIO]:
     if not sys.stdin.isatty():
         yield sys.stdin.buffer
         return
-    with unwatched():
-        aside("reading standard input; Ctrl-D on a line of its own ends it")
+    with hiding_progress():
+        print_aside("reading standard input; Ctrl-D on a line of its own ends it")
         yield sys.stdin.buffer

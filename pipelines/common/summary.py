@@ -2,126 +2,128 @@
 
 from typing import Any
 
-from sentence_beam.pipelines.common.index_lines import answer_lines, index_lines
+from sentence_beam.pipelines.common.index_lines import describe_answers, describe_index
 from sentence_beam.pipelines.common.input_lines import (
-    column_lines,
-    files_lines,
-    header_lines,
-    type_lines,
+    describe_columns,
+    describe_headers,
+    describe_input,
+    describe_types,
 )
-from sentence_beam.pipelines.common.origin_lines import origin_lines
+from sentence_beam.pipelines.common.origin_lines import describe_origin
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.measures import EMBED_PARTS
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.nvidia import find_driver
-from sentence_beam.transforms.base.progress import duration
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.progress import format_duration
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.report.snapshot_section import describe_pending, describe_prompts
-from sentence_beam.transforms.report.store_report import summary_of
+from sentence_beam.transforms.report.store_report import find_summary
 from sentence_beam.transforms.space.chunks_spec import LATE_TOKENS
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.counts import NONE_PENDING
-from sentence_beam.transforms.store.int8_models import kept_facts
+from sentence_beam.transforms.store.int8_models import read_kept_facts
 from sentence_beam.transforms.store.runs.run_result import Result
 
 WHOLE_FILES = "if each file is one text, say --format file"
 
 
-def summary(resolved: Resolved, result: Result) -> list[str]:
+def summarise(resolved: Resolved, result: Result) -> list[str]:
     """Return the lines about a run of `embed`, one fact a line."""
     before = resolved.previous.index if resolved.previous is not None else None
     return [
-        *origin_lines(resolved),
-        *files_lines(result.input, result.pending.files if result.pending else 0),
-        *column_lines(resolved.found_columns),
-        *budget_lines(result),
-        rows_line(result.ledger),
+        *describe_origin(resolved),
+        *describe_input(result.input, result.pending.files if result.pending else 0),
+        *describe_columns(resolved.found_columns),
+        *describe_budget(result),
+        describe_rows(result.ledger),
         *_describe_work(resolved, result),
-        *header_lines(resolved, result),
-        *type_lines(resolved.job.root, result),
+        *describe_headers(resolved, result),
+        *describe_types(resolved.job.root, result),
         *_note_details(resolved, result),
-        *moved_lines(result),
-        *index_lines(result.index, before),
-        *answer_lines(resolved.job.root, result),
+        *describe_moved(result),
+        *describe_index(result.index, before),
+        *describe_answers(resolved.job.root, result),
         *_list_paths(resolved.job.root, result),
     ]
 
 
-def budget_lines(result: Result) -> list[str]:
+def describe_budget(result: Result) -> list[str]:
     """The lines about the budget, what was embedded of it, and the files that are left."""
     lines = []
     left = describe_pending(result.pending or NONE_PENDING)
     budget = result.budget
     if budget is not None:
         lines.append(
-            line(
+            format_summary_line(
                 "budget",
                 f"{budget['tokens']:,} tokens: {budget['expected']:,} expected,"
                 f" {result.ledger['real']:,} embedded",
             )
         )
         if left:
-            left = f"{left}: {counted(budget['runs'], 'more run', 'more runs')} of this budget"
+            left = f"{left}: {format_count(budget['runs'], 'more run', 'more runs')} of this budget"
     if left:
-        lines.append(line("pending", left))
+        lines.append(format_summary_line("pending", left))
     return lines
 
 
 def _describe_work(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what each row took, the speed, and tokens beyond the limit."""
     n = result.ledger
-    things = things_of(n)
+    things = name_things(n)
     of_pieces = " (pieces)" if things == "pieces" else ""
     new = f"{n['embedded']:,} embedded, {n['reused']:,} reused"
     old = f"{n['duplicates']:,} duplicates, {n['carried']:,} carried"
     seconds = max(result.seconds, 1e-9)
     rows_s = f"{result.own_rows / seconds:,.0f} {things}/s"
     tokens_s = f"{result.tokens / seconds:,.0f} tokens/s"
-    lost = f"{counted(n['truncated_rows'], things[:-1])} lost {counted(n['lost'], 'token')}"
+    lost = (
+        f"{format_count(n['truncated_rows'], things[:-1])} lost {format_count(n['lost'], 'token')}"
+    )
     return [
-        line("work", f"{new}, {old}{of_pieces}"),
-        line(
+        format_summary_line("work", f"{new}, {old}{of_pieces}"),
+        format_summary_line(
             "speed",
-            f"{duration(result.seconds)}: {rows_s}, {tokens_s}, padding {padding(n):.1f} %",
+            f"{format_duration(result.seconds)}: {rows_s}, {tokens_s}, padding {padding(n):.1f} %",
         ),
-        line("truncated", f"{lost} (limit {resolved.space.max_tokens})"),
+        format_summary_line("truncated", f"{lost} (limit {resolved.space.max_tokens})"),
     ]
 
 
 def _note_details(resolved: Resolved, result: Result) -> list[str]:
     """The lines about what not every run has, in their order."""
     n = result.ledger
-    noted: list[tuple[str, str | None]] = [("prompts", prompts_note(resolved))]
+    noted: list[tuple[str, str | None]] = [("prompts", describe_prompts_of_run(resolved))]
     if n["unknown"]:
-        noted.append(("unknown", unknown_line(n)))
-    noted.append(("int8", int8_note(resolved)))
-    noted.append(("device", unseen_note(resolved, result)))
-    noted.append(("late", late_note(resolved)))
+        noted.append(("unknown", describe_unknown(n)))
+    noted.append(("int8", describe_int8(resolved)))
+    noted.append(("device", explain_unseen(resolved, result)))
+    noted.append(("late", warn_of_late(resolved)))
     if result.limit:
-        noted.append(("stages", stages_line(result)))
+        noted.append(("stages", describe_stages(result)))
     if result.resumed:
-        noted.append(("resumed", resumed_line(result)))
+        noted.append(("resumed", describe_resumed(result)))
     if result.previous and result.changes:
-        noted.append(("changes", changes_line(result.changes, things_of(n))))
+        noted.append(("changes", describe_changes(result.changes, name_things(n))))
     if result.checked and result.checked["shards"]:
-        noted.append(("checked", checked_line(result.checked)))
+        noted.append(("checked", describe_checked(result.checked)))
     deterministic = resolved.job.machine.deterministic
     noted += [*_note_reembedded(resolved), *_note_rare(result, deterministic)]
-    return [line(label, text) for label, text in noted if text is not None]
+    return [format_summary_line(label, text) for label, text in noted if text is not None]
 
 
-def prompts_note(resolved: Resolved) -> str | None:
+def describe_prompts_of_run(resolved: Resolved) -> str | None:
     """Return the line about the prompts of rows and queries; None if the model has none."""
     run = resolved.job.run
     told = describe_prompts(run.space.prompt, run.options.query_prompt)
-    advice = missing_prompts(resolved)
+    advice = advise_prompts(resolved)
     if advice is None:
         return told or None
     return f"{told or 'rows none, queries none'}; {advice}"
 
 
-def missing_prompts(resolved: Resolved) -> str | None:
+def advise_prompts(resolved: Resolved) -> str | None:
     """Return what is said about prompts that the model has or was trained with, but does not get.
 
     It ends with the options that give them, and those that say that none is wanted.
@@ -139,9 +141,9 @@ def missing_prompts(resolved: Resolved) -> str | None:
     return f"{missing.request()}: say {missing.options}, or {none} if none is wanted"
 
 
-def int8_note(resolved: Resolved) -> str | None:
+def describe_int8(resolved: Resolved) -> str | None:
     """The line about how near a quantised model is to float32; None for another dtype."""
-    facts = kept_facts(resolved.job.root, resolved.space)
+    facts = read_kept_facts(resolved.job.root, resolved.space)
     if facts is None:
         return None
     return (
@@ -152,15 +154,15 @@ def int8_note(resolved: Resolved) -> str | None:
 
 def _list_paths(root: str, result: Result) -> list[str]:
     """The lines about the paths of the results."""
-    lines = [line("store", f"{root} (snapshot {result.run})")]
+    lines = [format_summary_line("store", f"{root} (snapshot {result.run})")]
     if result.ledger["rejected"]:
-        lines.append(line("rejects", storage.join(root, "rejects")))
-    if summary_of(root, result.run) is not None:
-        lines.append(line("report", storage.join(root, layout.PAGE)))
-    return [*lines, line("manifest", storage.join(root, layout.MANIFEST))]
+        lines.append(format_summary_line("rejects", storage.join(root, "rejects")))
+    if find_summary(root, result.run) is not None:
+        lines.append(format_summary_line("report", storage.join(root, layout.PAGE)))
+    return [*lines, format_summary_line("manifest", storage.join(root, layout.MANIFEST))]
 
 
-def moved_lines(result: Result) -> list[str]:
+def describe_moved(result: Result) -> list[str]:
     """The line about the distance of a run's rows from those of the calibration's fit, if known."""
     moved = result.moved
     if moved is None:
@@ -173,10 +175,10 @@ def moved_lines(result: Result) -> list[str]:
     if moved["distance"] > moved["far"]:
         far = f"above {moved['far']:g} they do not resemble them: fit it again, then recalibrate"
         text = f"{text}; {far}"
-    return [line("fitted", text)]
+    return [format_summary_line("fitted", text)]
 
 
-def resumed_line(result: Result) -> str:
+def describe_resumed(result: Result) -> str:
     """The number of units that unfinished runs had made already, and which runs these were."""
     done = sum(result.resumed.values())
     return (
@@ -185,7 +187,7 @@ def resumed_line(result: Result) -> str:
     )
 
 
-def unseen_note(resolved: Resolved, result: Result) -> str | None:
+def explain_unseen(resolved: Resolved, result: Result) -> str | None:
     """Return the line about a GPU of this machine that was not used; None if there is none.
 
     A torch without CUDA is a choice, and so is a GPU that the environment hides.
@@ -197,15 +199,15 @@ def unseen_note(resolved: Resolved, result: Result) -> str | None:
         return None
     import torch
 
-    from sentence_beam.transforms.encoder.devices import unseen_gpu
+    from sentence_beam.transforms.encoder.devices import explain_unseen_gpu
 
     if torch.version.cuda is None:
         return None
-    reason = unseen_gpu()
+    reason = explain_unseen_gpu()
     return None if reason is None else f"the CPU did the work: {reason}"
 
 
-def late_note(resolved: Resolved) -> str | None:
+def warn_of_late(resolved: Resolved) -> str | None:
     """Return a warning if a window of late chunking holds no more than a piece, else None."""
     chunks = resolved.job.chunks
     limit = resolved.space.max_tokens
@@ -218,40 +220,40 @@ def late_note(resolved: Resolved) -> str | None:
     )
 
 
-def unknown_line(ledger: dict[str, Any]) -> str:
+def describe_unknown(ledger: dict[str, Any]) -> str:
     """The share of the texts' tokens that the model does not know."""
     tokens = ledger["known"] + ledger["unknown"]
     share = 100 * ledger["unknown"] / tokens
     return f"{share:.1f} % of {tokens:,} tokens stand for words that the model does not know"
 
 
-def things_of(ledger: dict[str, Any]) -> str:
+def name_things(ledger: dict[str, Any]) -> str:
     """The name of what has a vector each: "rows", or "pieces" of documents."""
     return "rows" if ledger.get("pieces") is None else "pieces"
 
 
-def vectors_of(ledger: dict[str, Any]) -> str:
+def count_vectors(ledger: dict[str, Any]) -> str:
     """The number of rows, or of documents with that of their pieces."""
     if ledger.get("pieces") is None:
         return f"{ledger['written']:,}"
-    return f"{ledger['written']:,} ({counted(ledger['pieces'], 'piece')})"
+    return f"{ledger['written']:,} ({format_count(ledger['pieces'], 'piece')})"
 
 
-def rows_line(n: dict[str, Any]) -> str:
+def describe_rows(n: dict[str, Any]) -> str:
     """The line about the rows of the input, or the documents and their pieces."""
     counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
-    if things_of(n) == "rows":
-        return line("rows", counts)
-    return line("documents", f"{counts}, in {counted(n['pieces'], 'piece')}")
+    if name_things(n) == "rows":
+        return format_summary_line("rows", counts)
+    return format_summary_line("documents", f"{counts}, in {format_count(n['pieces'], 'piece')}")
 
 
-def changes_line(changes: dict[str, int], things: str) -> str:
+def describe_changes(changes: dict[str, int], things: str) -> str:
     """The numbers of rows or pieces added, changed and deleted since the snapshot before."""
-    added = counted(changes["added"], things[:-1])
+    added = format_count(changes["added"], things[:-1])
     return f"{added} added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
 
 
-def checked_line(checked: dict[str, int]) -> str:
+def describe_checked(checked: dict[str, int]) -> str:
     """The number of carried shards that were found as they were written, and how that was seen."""
     good = checked["shards"] - checked["damaged"]
     return (
@@ -261,7 +263,7 @@ def checked_line(checked: dict[str, int]) -> str:
     )
 
 
-def stages_line(result: Result) -> str:
+def describe_stages(result: Result) -> str:
     """The seconds of each part of Embed, summed over its units, its devices, and its limit."""
     embed = (result.measures or {})["embed"]
     times = {
@@ -307,7 +309,7 @@ def _note_rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     n = result.ledger
     notes = []
     if result.duplicate_ids:
-        thing = "document" if things_of(n) == "pieces" else "row"
+        thing = "document" if name_things(n) == "pieces" else "row"
         ids = f"{result.duplicate_ids:,} {thing}s have an id that an earlier {thing} has"
         notes.append(("ids", ids))
     if n["blank"]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sentence_beam.transforms.base.errors import JOINERS, printable
 from sentence_beam.transforms.base.summary_lines import LABEL
-from sentence_beam.transforms.base.words import best_start, is_wide
+from sentence_beam.transforms.base.words import find_best_start, is_wide
 
 GAP = "  "
 TEXT_WIDTH = 80  # of a text without a terminal
@@ -37,32 +37,32 @@ class Column:
     right: bool = False
 
 
-def terminal_width() -> int | None:
+def find_terminal_width() -> int | None:
     """Return the width of the terminal on standard output; None if it is no terminal."""
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH
     return None
 
 
-def id_column(full: bool = False) -> Column:
+def make_id_column(full: bool = False) -> Column:
     """The column `id`: on a terminal at most a third of it, unless ids are wanted in `full`."""
-    width = terminal_width()
+    width = find_terminal_width()
     if full or width is None:
         return Column("id")
-    return Column("id", middle, most=max(LEAST, width // 3))
+    return Column("id", cut_middle, most=max(LEAST, width // 3))
 
 
-def text_column(head: str, full: bool = False, cut: Cut | None = None) -> Column:
+def make_text_column(head: str, full: bool = False, cut: Cut | None = None) -> Column:
     """Return a column of texts, which takes the remaining width; whole texts if `full`."""
     if full:
         return Column(head)
-    most = TEXT_WIDTH if not terminal_width() else None
-    return Column(head, cut or end, most=most)
+    most = TEXT_WIDTH if not find_terminal_width() else None
+    return Column(head, cut or cut_end, most=most)
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+def format_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table, its head first; on a terminal columns are cut or left out."""
-    width = terminal_width()
+    width = find_terminal_width()
     cells = [[printable(cell) for cell in row] for row in rows]
     shown, widths = _fit(columns, cells, width)
     lines = []
@@ -114,22 +114,22 @@ def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> int:
 
 def _measure(column: Column, cells: Sequence[str], width: int | None) -> int:
     """Return the width of the widest cell; cells that are not cut and too wide do not count."""
-    sizes = [columns_of(cell) for cell in cells]
+    sizes = [count_columns_of(cell) for cell in cells]
     if column.cut is None:
         sizes = [size for size in sizes if size <= (width or WIDEST)]
-    largest = max([columns_of(column.head), *sizes])
+    largest = max([count_columns_of(column.head), *sizes])
     return largest if column.most is None else min(largest, max(column.most, len(column.head)))
 
 
 def _fill_cell(column: Column, cell: str, size: int) -> str:
-    text = column.cut(cell, size) if column.cut and columns_of(cell) > size else cell
-    blank = " " * (size - columns_of(text))
+    text = column.cut(cell, size) if column.cut and count_columns_of(cell) > size else cell
+    blank = " " * (size - count_columns_of(text))
     return blank + text if column.right else text + blank
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:
     """Return lines of a label and a text, on a terminal broken between words to its width."""
-    width = terminal_width()
+    width = find_terminal_width()
     if width is None:
         return list(lines)
     how = textwrap.TextWrapper(
@@ -144,7 +144,7 @@ def wrapped(lines: Sequence[str]) -> list[str]:
     return parts
 
 
-def one_line(text: object) -> str:
+def to_one_line(text: object) -> str:
     """A text with its white space as single blanks, printable; empty for None."""
     return "" if text is None else printable(" ".join(str(text).split()))
 
@@ -154,7 +154,7 @@ def show_number(value: float | None, form: str, unknown: str = "") -> str:
     return unknown if value is None else format(value, form)
 
 
-def columns_of(text: str) -> int:
+def count_columns_of(text: str) -> int:
     """Return a text's width in a terminal: East Asian characters take two columns, combining ones
     none.
     """
@@ -169,7 +169,7 @@ def _count_columns(character: str) -> int:
     return 1
 
 
-def dots() -> str:
+def choose_dots() -> str:
     """The ellipsis, as one character if the encoding allows."""
     try:
         "…".encode(sys.stdout.encoding or "ascii")
@@ -178,20 +178,20 @@ def dots() -> str:
     return "…"
 
 
-def end(text: str, width: int) -> str:
+def cut_end(text: str, width: int) -> str:
     """Return the beginning of a text, cut to `width` columns."""
-    if columns_of(text) <= width:
+    if count_columns_of(text) <= width:
         return text
-    return _take_first(text, width - len(dots())) + dots()
+    return _take_first(text, width - len(choose_dots())) + choose_dots()
 
 
-def middle(text: str, width: int) -> str:
+def cut_middle(text: str, width: int) -> str:
     """Return both ends of a text, together cut to `width` columns, a little more of the last."""
-    if columns_of(text) <= width:
+    if count_columns_of(text) <= width:
         return text
-    room = width - len(dots())
+    room = width - len(choose_dots())
     last = _take_first(text[::-1], (room + 1) // 2)[::-1]
-    return _take_first(text, room - columns_of(last)) + dots() + last
+    return _take_first(text, room - count_columns_of(last)) + choose_dots() + last
 
 
 def _take_first(text: str, width: int) -> str:
@@ -204,13 +204,13 @@ def _take_first(text: str, width: int) -> str:
     return text
 
 
-def excerpt(text: str, width: int, query: str = "") -> str:
+def cut_excerpt(text: str, width: int, query: str = "") -> str:
     """Return `width` columns of a text: the part with most words of a query, else the beginning."""
-    whole = columns_of(text)
+    whole = count_columns_of(text)
     if whole <= width:
         return text
     room = max(1, width * len(text) // whole)
-    start = best_start(text, query, room)
+    start = find_best_start(text, query, room)
     if start:
-        text = dots() + text[start:]
-    return end(text, width)
+        text = choose_dots() + text[start:]
+    return cut_end(text, width)

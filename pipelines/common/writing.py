@@ -9,7 +9,7 @@ from apache_beam.runners.runner import PipelineState
 
 from sentence_beam.pipelines.common import engine_jobs, engines
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.progress import aside
+from sentence_beam.pipelines.common.progress import print_aside
 from sentence_beam.transforms.base.errors import (
     OptionError,
     SentenceBeamError,
@@ -17,7 +17,7 @@ from sentence_beam.transforms.base.errors import (
     first_line,
 )
 from sentence_beam.transforms.base.memory import release_memory
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.steps.forget.erasure_end import finish_erasure
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
@@ -25,14 +25,14 @@ from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.runs.recorded_plan import has_plan
-from sentence_beam.transforms.store.runs.run_end import failed
+from sentence_beam.transforms.store.runs.run_end import make_failed_result
 from sentence_beam.transforms.store.runs.run_result import (
     COMMITTED,
     Result,
+    find_result_here,
+    make_snapshot_result,
     read_result,
     record_result,
-    result_here,
-    result_of_snapshot,
 )
 
 
@@ -80,7 +80,9 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
         writer.manifest = read_manifest(root)
         finished = finish_erasure(writer.manifest) if writer.manifest else None
         if finished is not None:
-            aside(f"{root}: finished the erasure of run {finished}: earlier snapshots are removed")
+            print_aside(
+                f"{root}: finished the erasure of run {finished}: earlier snapshots are removed"
+            )
             writer.manifest = read_manifest(root)
         yield writer
 
@@ -96,9 +98,9 @@ def holding(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
     writer = Writer(beam_options)
     runner = beam_options.view_as(StandardOptions).runner
     job = engine_jobs.name_job(beam_options, run)
-    own = Lease.from_this_process(run, runner, job, local, engine_jobs.address(beam_options))
+    own = Lease.from_this_process(run, runner, job, local, engine_jobs.find_address(beam_options))
     try:
-        lease.acquire(root, own, engine_jobs.state_of)
+        lease.acquire(root, own, engine_jobs.ask_state)
     except OSError as error:
         raise OptionError(
             f"--store {root} cannot be written ({error.strerror or error}); choose another"
@@ -122,28 +124,28 @@ def holding(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
 
 
 @contextlib.contextmanager
-def recorded(run: Run, writer: Writer) -> Iterator[None]:
+def recording(run: Run, writer: Writer) -> Iterator[None]:
     """Record the failure of a pipeline that raises in the body, if the store can still be written.
 
     Once a plan exists, `history` lists an interrupted run as unfinished. Before that, the failure
     is recorded here. A failure after the last step does not change the result.
     """
     try:
-        with _explaining(run.root, run.id), engines.explained():
+        with _explaining(run.root, run.id), engines.explaining():
             yield
     except Exception as error:
-        if result_here(run.root, run.id) is not None:
+        if find_result_here(run.root, run.id) is not None:
             return
         if _has_committed(run.root, run.id):
-            aside(f"{COMMITTED}; the job failed afterwards ({first_line(error)})")
+            print_aside(f"{COMMITTED}; the job failed afterwards ({first_line(error)})")
             return
         with contextlib.suppress(Exception):
-            record_result(run.root, failed(run, error))
+            record_result(run.root, make_failed_result(run, error))
         raise
     except KeyboardInterrupt:
         if not writer.is_elsewhere() and not has_plan(run.root, run.id):
             with contextlib.suppress(Exception):
-                record_result(run.root, failed(run, SentenceBeamError("interrupted")))
+                record_result(run.root, make_failed_result(run, SentenceBeamError("interrupted")))
         raise
 
 
@@ -175,11 +177,12 @@ def _has_committed(root: str, run: str) -> bool:
     return False
 
 
-def submitted(root: str, run: str) -> CommandOutput:
+def describe_submitted(root: str, run: str) -> CommandOutput:
     """The line about a run that nobody waits for."""
     how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
     return CommandOutput(
-        [line("submitted", f"run {run}; {how}")], {"store": root, "run": run, "status": "submitted"}
+        [format_summary_line("submitted", f"run {run}; {how}")],
+        {"store": root, "run": run, "status": "submitted"},
     )
 
 
@@ -199,18 +202,18 @@ def _read_recorded(root: str, run: str) -> Result:
     current = read_manifest(root)
     if current is None or current.run != run:
         raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
-    return result_of_snapshot(current, note)
+    return make_snapshot_result(current, note)
 
 
-def result_of(root: str, run: str, writer: Writer) -> Result | None:
+def read_run_result(root: str, run: str, writer: Writer) -> Result | None:
     """Return the result of a run, None if nobody waits for it. Raises the error of a failed
     run.
     """
     if writer.is_elsewhere():
         return None
-    result = result_here(root, run) or _read_recorded(root, run)
+    result = find_result_here(root, run) or _read_recorded(root, run)
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
     if result.message != COMMITTED:
-        aside(result.message)
+        print_aside(result.message)
     return result

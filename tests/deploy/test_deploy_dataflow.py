@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
-from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.beam_parser import make_beam_parser
 from sentence_beam.pipelines.common.embed_options import parser
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
@@ -42,7 +42,7 @@ def flags() -> dict[str, argparse.Action]:
 
 def test_every_flag_that_takes_a_value_is_a_parameter_and_no_other() -> None:
     assert set(PARAMETERS) == set(flags()) | OF_BEAM
-    assert set(beam_parser()._option_string_actions) >= {f"--{name}" for name in OF_BEAM}
+    assert set(make_beam_parser()._option_string_actions) >= {f"--{name}" for name in OF_BEAM}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -79,7 +79,7 @@ def test_both_task_managers_embed(
     job = lease.Lease(
         run, "", None, "FlinkRunner", f"sentence-beam-{run}".lower().replace("_", "-"), 0.0
     )
-    ended = engine_jobs.state_of(replace(job, engine=f"http://{on_flink.cluster.address}"))
+    ended = engine_jobs.ask_state(replace(job, engine=f"http://{on_flink.cluster.address}"))
     assert ended is lease.JobState.ENDED, on_flink.cluster.get("jobs/overview")
 
 

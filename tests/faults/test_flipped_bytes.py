@@ -23,12 +23,12 @@ from helpers.corpora import sentences, write_parquet
 from helpers.snapshots import small_parts, units_of
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.base.arrow_arrays import parquet_bytes
+from sentence_beam.transforms.base.arrow_arrays import write_parquet_bytes
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 
 pytest.importorskip("faiss")
 pytestmark = [
@@ -49,7 +49,7 @@ CONTENTS: dict[str, Content] = {
     "no text": lambda whole: b"\xff\x00" * 20,
     "half of it": lambda whole: whole[: len(whole) // 2],
     "zeros": lambda whole: bytes(len(whole)),
-    "an empty Parquet file": lambda whole: parquet_bytes(pa.table({})),
+    "an empty Parquet file": lambda whole: write_parquet_bytes(pa.table({})),
     "another field": lambda whole: another_field(whole),
 }
 VERIFY = ("verify",)
@@ -185,7 +185,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def leave_what_a_killed_run_leaves(store: Path) -> None:
     """A lease of a process that is dead, and a mark in the folder of its run."""
-    run = new_run(str(store))
+    run = make_run_id(str(store))
     held = lease.Lease.from_this_process(run, "FnApiRunner", "job", in_process=True)
     (store / layout.LEASE).write_bytes(replace(held, process_start=1).to_bytes())
     scratch = store / layout.scratch(run, "begun-x")

@@ -38,7 +38,7 @@ from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.calibration import parse_calibration
 from sentence_beam.transforms.corpus import Columns, match_inputs, read_span
 from sentence_beam.transforms.corpus.collection_rows import plan_file
-from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.formats.registry import open_columns
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.search import Searcher
@@ -501,7 +501,7 @@ def _read(path: Path, columns: Columns) -> None:
     """Plan and read an input file, as a run does."""
     with one_line():
         for file in match_inputs(str(path)):
-            columns_of(file).kept_types(columns)
+            open_columns(file).kept_types(columns)
             units = [
                 unit
                 for span in plan_file(file, columns.text, 500)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import read_values
-from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.formats.registry import choose_reader
 from sentence_beam.transforms.corpus.syntax import CsvSyntax
 
 NUMBERED = [(str(number), f"passage {number} about rivers") for number in range(1, 13)]
@@ -329,7 +329,7 @@ def test_samples_inside_of_long_values(tmp_path: Path) -> None:
 def test_a_dialect_in_words(tmp_path: Path) -> None:
     def title(data: bytes, name: str = "a.csv") -> str:
         file = file_of(tmp_path / name, data)
-        return reader_of(file).describe(file)
+        return choose_reader(file).describe(file)
 
     assert title(b'id;text\n1;"a\nb"\n2;"c ""d"""\n') == '; " quoted, 1 value of several lines'
     assert title(b"id\ttext\n1\tone\n", "a.tsv") == "tab no quotes"

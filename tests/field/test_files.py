@@ -24,7 +24,7 @@ import zstandard
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, list_files, read_files, read_header
-from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.corpus.beside import Beside, merge_counts
 from sentence_beam.transforms.corpus.find import find_inputs
 
 POINTER = (
@@ -216,7 +216,7 @@ def left_of(tmp_path: Path, *patterns: str) -> dict[str, int]:
     for glob in sorted(globs):
         found = find_inputs(glob, "auto", False)
         counted.append(Beside.from_paths(found.beside, found.left_out, globs, False))
-    return merged(counted).total()
+    return merge_counts(counted).total()
 
 
 def test_what_is_left_out_is_counted_with_its_reason_unless_another_pattern_takes_it(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.formats import json_values
-from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.formats.registry import open_columns
 
 ROWS = [{"id": "1", "text": "one"}, {"id": "2", "text": "zwei, größer"}]
 RIGHT = [("1", "one"), ("2", "zwei, größer")]
@@ -121,13 +121,13 @@ def test_a_missing_array_is_one_line(tmp_path: Path, data: bytes, name: str, sai
 def test_a_missing_column_leads_to_the_array(tmp_path: Path, value: Any, name: str) -> None:
     file = file_of(tmp_path / "a.json", as_json(value))
     with pytest.raises(OptionError, match=f"say --json-rows {name} if this array has the rows"):
-        columns_of(file).check(Columns())
+        open_columns(file).check(Columns())
 
 
 def test_a_missing_column_of_another_encoding_is_said(tmp_path: Path) -> None:
     file = file_of(tmp_path / "a.json", '[{"größe": "one"}]'.encode("latin-1"))
     with pytest.raises(OptionError, match="the file is not UTF-8"):
-        columns_of(file).check(Columns("größe"))
+        open_columns(file).check(Columns("größe"))
 
 
 INNER = st.recursive(

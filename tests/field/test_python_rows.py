@@ -16,7 +16,7 @@ import pytest
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.column_values import as_strings
-from sentence_beam.transforms.corpus.row_columns import columns_of
+from sentence_beam.transforms.corpus.row_columns import read_columns
 
 USED = Columns("text", "id", ("c",))
 TEXTS = ["one two", "three"]
@@ -24,7 +24,7 @@ TEXTS = ["one two", "three"]
 
 def read(rows: Any) -> list[list[str | None]]:
     """The ids, texts and kept values of rows, as text."""
-    found = columns_of(rows, USED)
+    found = read_columns(rows, USED)
     columns = (found.column(name).combine_chunks() for name in ("id", "text", "c"))
     return [as_strings(column).to_pylist() for column in columns]
 
@@ -67,7 +67,7 @@ def test_ids(made: str, ids: list[Any], right: list[str], form: str) -> None:
 )
 def test_columns_that_are_not_used_may_be_of_any_type(rows: Any) -> None:
     assert read(rows) == [["1", "2"], TEXTS, ["1", "v"]]
-    assert set(columns_of(rows, USED).column_names) >= {"id", "text", "c", "o"}  # for messages
+    assert set(read_columns(rows, USED).column_names) >= {"id", "text", "c", "o"}  # for messages
 
 
 def test_polars_objects_and_categories() -> None:
@@ -86,7 +86,7 @@ def test_missing_values_of_pandas_beside_values_of_two_types() -> None:
 
 def test_dicts_in_dicts_may_be_of_several_types() -> None:
     rows = [{"m": {"id": 1, "c": "u"}, "text": "a"}, {"m": {"id": "x"}, "text": "b"}, {"m": None}]
-    found = columns_of(rows, Columns("text", "m.id", ("m.c",)))
+    found = read_columns(rows, Columns("text", "m.id", ("m.c",)))
     assert found.column("m.id").to_pylist() == ["1", "x", None]
     assert found.column("m.c").to_pylist() == ["u", None, None]
 
@@ -94,7 +94,7 @@ def test_dicts_in_dicts_may_be_of_several_types() -> None:
 def test_arrow_views_and_nested_columns() -> None:
     doc = pa.array([{"body": t} for t in TEXTS], pa.struct([("body", pa.string_view())]))
     table = pa.table({"doc": doc, "x": pa.array([["a"], []], pa.list_view(pa.string_view()))})
-    found = columns_of(table, Columns("doc.body", None, ("x",)))
+    found = read_columns(table, Columns("doc.body", None, ("x",)))
     assert found.column("doc.body").to_pylist() == TEXTS
     assert str(found.schema.field("x").type) == "list<item: string>"
 
@@ -110,5 +110,5 @@ def test_arrow_views_and_nested_columns() -> None:
 )
 def test_what_cannot_be_used_is_named(rows: Any, said: str) -> None:
     with pytest.raises(OptionError) as error:
-        columns_of(rows, USED)
+        read_columns(rows, USED)
     assert said in str(error.value)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, read_files
-from sentence_beam.transforms.corpus.formats.encoding import encoding_of
-from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.formats.encoding import find_encoding
+from sentence_beam.transforms.corpus.formats.registry import open_columns
 
 TEXT = "first line\r\nsecond line\r\n"
 LETTERS = "Привет, мир\nкак дела сегодня\n"
@@ -50,9 +50,9 @@ def test_other_text_is_read(tmp_path: Path, data: bytes, texts: list[str]) -> No
 )
 def test_text_with_line_ends_is_told_apart(text: str, encoding: str) -> None:
     lines = f"id,text\n1,{text}\n2,{text}\n"
-    assert encoding_of(lines.encode(encoding)) == encoding
-    assert encoding_of(lines.encode("utf-16")) == "utf-16"
-    assert encoding_of(lines.encode()) in ("utf-8", "utf-8-sig")
+    assert find_encoding(lines.encode(encoding)) == encoding
+    assert find_encoding(lines.encode("utf-16")) == "utf-16"
+    assert find_encoding(lines.encode()) in ("utf-8", "utf-8-sig")
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_missing_column_of_another_encoding_is_said(
 ) -> None:
     file = file_of(tmp_path / "a.csv", data)
     with pytest.raises(OptionError, match=said):
-        columns_of(file).check(Columns("größe"))
+        open_columns(file).check(Columns("größe"))

@@ -9,7 +9,7 @@ from sentence_beam.transforms.corpus.formats.table_formats import (
     ROWS,
     TableFormat,
     cut_batches,
-    opened,
+    opening,
 )
 
 
@@ -29,7 +29,7 @@ class Cards(TableFormat):
 
 
 def _cards(file: InputFile) -> Iterator[dict[str, str]]:
-    with opened(file, "Cards") as raw:
+    with opening(file, "Cards") as raw:
         for card in raw.read().decode().split("\n\n"):
             if card.strip():
                 yield dict(line.split(": ", 1) for line in card.strip().split("\n"))

@@ -32,7 +32,7 @@ from transformers import AutoTokenizer
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder, choose_runner
 from sentence_beam.transforms.encoder.probe import BatchSharing
-from sentence_beam.transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.encoder.texts_attention import attend_text_by_text
 
 LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
 TEXTS = [
@@ -105,7 +105,7 @@ def in_one_row(folder: Path, expected: np.ndarray) -> tuple[str, float]:
     """How the pass of a GPU takes the family's texts, and how far its vectors are off; 0 where that
     pass is not taken.
     """
-    with patch.object(choose_runner, "kernel_for", lambda _: text_by_text):
+    with patch.object(choose_runner, "choose_kernel", lambda _: attend_text_by_text):
         encoder = load(folder)
     if encoder.together is not BatchSharing.PACKED:
         return f"{SHARING[encoder.together]}: {encoder.replicas[0].forward.objection}", 0.0

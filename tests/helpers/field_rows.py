@@ -11,11 +11,11 @@ from sentence_beam.transforms.corpus import Columns, list_files, read_span
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import open_file
-from sentence_beam.transforms.steps.plan.kept_types import types_of
-from sentence_beam.transforms.steps.plan.planned import planned_rows
+from sentence_beam.transforms.steps.plan.kept_types import choose_types
+from sentence_beam.transforms.steps.plan.planned import make_planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.recorded_plan import spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import list_spans
 from sentence_beam.transforms.store.runs.run_result import now
 
 
@@ -38,8 +38,8 @@ def read_rows(paths: Path | Sequence[Path], columns: Columns) -> Read:
     )  # fmt: skip
     job = EmbedJob(run, columns, Recipe("m"))
     files = list_files(map(str, named), "auto")
-    planned = planned_rows([open_file(file, job).row() for file in files])
-    spans = spans_of(planned, types=types_of(planned, job, None))
+    planned = make_planned_rows([open_file(file, job).row() for file in files])
+    spans = list_spans(planned, types=choose_types(planned, job, None))
     units = [unit for span in spans for unit in read_span(span, columns, 1000)]
     tables = [unit.kept for unit in units if unit.kept is not None and unit.kept.num_rows]
     kept = pa.table({})

@@ -39,7 +39,7 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.runs.run_result import now
-from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import compute_unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -130,8 +130,8 @@ class Nights:
         """Make a snapshot of these rows that has no index, and record what it changes."""
         run, units = self.begin(files)
         buckets: dict[count_changes.CountKey, list[Any]] = {}
-        for element in count_changes.rows_to_count(settled(run, units), run, ids=False):
-            for key, value in count_changes.hashes_of(element, run.key):
+        for element in count_changes.list_rows_to_count(settled(run, units), run, ids=False):
+            for key, value in count_changes.read_by_bucket(element, run.key):
                 buckets.setdefault(key, []).append(value)
         facts = []
         for bucket in buckets.items():
@@ -167,7 +167,7 @@ class Nights:
             f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), self.kept(texts), []
         )
         hashes = row_hashes(texts)
-        prepared = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
+        prepared = PreparedUnit(made, hashes, compute_unit_digest(self.space, made, hashes))
         store = UnitStore(str(self.root), self.space)
         vectors = np.array([vector_of(text, self.space.dim) for text in texts], np.float32).reshape(
             n, self.space.dim
@@ -208,7 +208,7 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, retrain: str = 
     asked = RequestedIndex(request, retrain=retrain)
     found = list(decisions.choose_work(settled(run, units), run, asked))
     if found and isinstance(found[0], tuple):
-        found = list(decisions.buckets_to_match(_sending(rows.read, found)))
+        found = list(decisions.list_buckets_to_match(_sending(rows.read, found)))
     if found and isinstance(found[0], tuple):
         targets = segments.decide(_sending(rows.match, found))
         ranges = segments.cut(_done(segments.build, targets))

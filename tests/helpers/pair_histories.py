@@ -19,14 +19,14 @@ from helpers.pair_planner import Asked, Planner, items_of
 from helpers.pair_table import LASTING, START, Item, Reason, reasons
 from helpers.snapshots import files_of, group_name
 
-from sentence_beam.transforms.base.arrow_arrays import values_of
+from sentence_beam.transforms.base.arrow_arrays import as_values
 from sentence_beam.transforms.corpus.syntax import CsvSyntax, Syntax
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.shards.precision import Coding, dequantize
-from sentence_beam.transforms.store.shards.shard_columns import own_columns
+from sentence_beam.transforms.store.shards.shard_columns import list_own_columns
 from sentence_beam.transforms.store.verification import faults
 
 EXACT = 2e-5  # of a vector's largest component
@@ -522,7 +522,9 @@ class History:
         table = pq.read_table(path).combine_chunks()
         coding = Coding.from_shard(table.schema.metadata, str(path))
         assert coding.space.id == space.id
-        kept = [name for name in table.schema.names if name not in own_columns(table.schema.names)]
+        kept = [
+            name for name in table.schema.names if name not in list_own_columns(table.schema.names)
+        ]
         rows = table.to_pylist()
         keys = [(row["id"], row.get("piece", 0)) for row in rows]
         found = Counter(
@@ -535,7 +537,7 @@ class History:
         wanted = np.array([expected[key] for key in keys])
         _same(pooled, wanted, OFF[options["dtype"]])
         final = self.models.final(pooled, options)
-        codes = dequantize(values_of(stored), options["precision"], coding.space.dim, coding.ranges)
+        codes = dequantize(as_values(stored), options["precision"], coding.space.dim, coding.ranges)
         if options["precision"] in ("binary", "ubinary"):
             sure = np.abs(final) > EXACT * np.abs(final).max()
             assert ((codes > 0) == (final > 0))[sure].all()
@@ -577,7 +579,7 @@ class History:
 def _pooled(table: object, final: np.ndarray, options: Mapping[str, str]) -> np.ndarray:
     """The pooled vectors of a shard."""
     if "pooled" in table.schema.names:
-        return values_of(table["pooled"].combine_chunks())
+        return as_values(table["pooled"].combine_chunks())
     return final * table["norm"].to_numpy()[:, None] if options["normalize"] == "yes" else final
 
 

@@ -26,9 +26,9 @@ from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.runs.recorded_plan import input_files
+from sentence_beam.transforms.store.runs.recorded_plan import list_input_files
 from sentence_beam.transforms.store.runs.run_result import Result, now
-from sentence_beam.transforms.store.shards.shard_bytes import unit_digest, with_text
+from sentence_beam.transforms.store.shards.shard_bytes import add_text, compute_unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -87,7 +87,9 @@ def planned(job: EmbedJob) -> list[dict[str, Any]]:
 def rows_of(files: pa.Table, types: Any = ()) -> list[dict[str, Any]]:
     """Rows of a plan as dicts, each with its `file` (InputFile), and `names` of its spans."""
     found = []
-    for row, file in zip(files.to_pylist(), input_files(files, types=tuple(types)), strict=True):
+    for row, file in zip(
+        files.to_pylist(), list_input_files(files, types=tuple(types)), strict=True
+    ):
         spans = row["spans"] or []
         found.append(
             {**row, "file": file, "names": [f"{file.key}-{s['number']:012d}" for s in spans]}
@@ -106,10 +108,10 @@ def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> R
 def _written(spans: list[Any], job: EmbedJob) -> Iterator[UnitRecord]:
     store = UnitStore(job.root, job.run.space, run=job.run.id, form=job.run.form)
     for rows in read_units(spans, job):
-        rows = with_text(rows) if job.keep_text else rows
+        rows = add_text(rows) if job.keep_text else rows
         hashes = row_hashes(rows.texts)
         unit = PreparedUnit(
-            rows, hashes, unit_digest(store.space, rows, hashes, job.run.generation)
+            rows, hashes, compute_unit_digest(store.space, rows, hashes, job.run.generation)
         )
         counts = UnitCounts(embedded=len(rows.ids), reused=0, duplicates=0)
         yield store.finished(unit) or store.write(

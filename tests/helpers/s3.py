@@ -57,8 +57,8 @@ def disturbed(**faults: float) -> Iterator[Gcs]:
             AWS_RETRY_MODE="standard",
         ),
     ):
-        s3.shared_client.cache_clear()
+        s3.make_shared_client.cache_clear()
         try:
             yield service
         finally:
-            s3.shared_client.cache_clear()
+            s3.make_shared_client.cache_clear()

@@ -8,7 +8,7 @@ from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs import run_end as finish_run
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.made_units import by_stretch, pack
+from sentence_beam.transforms.store.runs.made_units import assign_stretch, pack
 from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.runs.run_result import Result
 
@@ -16,7 +16,7 @@ from sentence_beam.transforms.store.runs.run_result import Result
 def packed(units: Iterable[UnitRecord]) -> list[tuple[int, bytes]]:
     """The units by stretches of their names, each packed."""
     found: dict[int, list[Any]] = {}
-    for stretch, values in map(by_stretch, units):
+    for stretch, values in map(assign_stretch, units):
         found.setdefault(stretch, []).append(values)
     return [(stretch, pack(values)) for stretch, values in found.items()]
 

@@ -17,26 +17,26 @@ from helpers.units import make_unit, make_vectors
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.files import key_of
-from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, group_of_key
+from sentence_beam.transforms.corpus.files import make_key
+from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, name_group
 from sentence_beam.transforms.report import store_report
 from sentence_beam.transforms.space import Space, row_hashes
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import RememberedOptions, TableEntry
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs import recorded_plan
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, input_files
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, PlanNotes, list_input_files
 from sentence_beam.transforms.store.runs.run_result import Result, now
 from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.sealed_json import sealed, to_bytes
-from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import compute_unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.tables import table_columns as columns
 from sentence_beam.transforms.store.tables import table_parts
-from sentence_beam.transforms.store.tables.table_columns import FILES, MADE, UNITS, values_of
+from sentence_beam.transforms.store.tables.table_columns import FILES, MADE, UNITS, list_values
 
 SPACE = Space(
     weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},
@@ -69,7 +69,7 @@ def write_unit(root: str, place: int, rows: list[tuple[str, str]], run: str = ""
         unit.rows, ids=[row_id for row_id, _ in rows], kept=None, start=start, stop=start + BYTES
     )
     hashes = row_hashes(texts)
-    unit = PreparedUnit(whole, hashes, unit_digest(SPACE, whole, hashes))
+    unit = PreparedUnit(whole, hashes, compute_unit_digest(SPACE, whole, hashes))
     store = UnitStore(root, SPACE, run=run)
     counts = UnitCounts(
         embedded=len(rows), reused=0, duplicates=0, real=5 * len(rows), padded=5 * len(rows)
@@ -135,18 +135,18 @@ def records_of(store: Store, manifest: Mapping[str, Any] | None = None) -> list[
     """The units of a snapshot as the records that a function under test takes."""
     found = read_manifest(str(store), manifest["run"] if manifest else None)
     assert found is not None
-    return columns.records_of(found.read_units())
+    return columns.make_records(found.read_units())
 
 
 def row_of(unit: UnitRecord) -> Entry:
     """A unit as `units_of` gives it, from its record."""
-    values = dict(zip(MADE.names, values_of(unit), strict=True))
+    values = dict(zip(MADE.names, list_values(unit), strict=True))
     return _unit_row({name: values[name] for name in UNITS.names})
 
 
 def group_name(relative: str, bits: int) -> str:
     """The name of the group of a small file."""
-    return group_of_key(int(key_of(relative), 16), bits)
+    return name_group(int(make_key(relative), 16), bits)
 
 
 def planned_files(files: pa.Table) -> list[Entry]:
@@ -242,7 +242,7 @@ def plan_rows(files: Sequence[PlannedFile]) -> pa.Table:
         for span in (item.group.spans if item.group else ())
     }
     rows = [_plan_row(item, *of_group.get(item.file.relative, ("", None))) for item in files]
-    return planned_rows(rows).select(PLAN.names).sort_by("path").combine_chunks()
+    return make_planned_rows(rows).select(PLAN.names).sort_by("path").combine_chunks()
 
 
 def _plan_row(item: PlannedFile, group: str, span: Span | None) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def _unit_rows(units: pa.Table) -> list[Entry]:
 
 
 def _file_rows(files: pa.Table) -> list[Entry]:
-    paths = [file.path for file in input_files(files)]
+    paths = [file.path for file in list_input_files(files)]
     return [{**row, "source": path} for row, path in zip(files.to_pylist(), paths, strict=True)]
 
 

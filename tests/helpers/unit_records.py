@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.table_columns import MADE, rows_table, values_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, list_values, make_table
 
 
 def unit_record(rows: int, **values: object) -> UnitRecord:
@@ -33,4 +33,4 @@ def unit_record(rows: int, **values: object) -> UnitRecord:
 
 def made_table(units: Iterable[UnitRecord]) -> pa.Table:
     """The rows of `made` of some units."""
-    return rows_table(map(values_of, units), MADE)
+    return make_table(map(list_values, units), MADE)

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms.corpus import InputFile, Rejected, UnitRows
 from sentence_beam.transforms.space import Space, row_hashes
-from sentence_beam.transforms.store.shards.shard_bytes import unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import compute_unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -27,7 +27,7 @@ def make_unit(
         rejects=[Rejected(f"r{i}", n + i, "empty text", "", "a.txt") for i in range(rejects)],
     )
     hashes = row_hashes(texts)
-    return PreparedUnit(rows, hashes, unit_digest(space, rows, hashes))
+    return PreparedUnit(rows, hashes, compute_unit_digest(space, rows, hashes))
 
 
 def make_vectors(n: int) -> Vectors:

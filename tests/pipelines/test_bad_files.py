@@ -19,8 +19,8 @@ from helpers.snapshots import units_of
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.steps.plan.checked import checked_plan
-from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
+from sentence_beam.transforms.steps.plan.checked import check_plan
+from sentence_beam.transforms.steps.plan.planned import make_planned_rows, make_row
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs.carried_check import STATES
 
@@ -168,9 +168,9 @@ def test_a_link_that_was_to_a_folder_is_no_bad_file(
 def test_a_limit_is_a_number_or_below_one_a_part_of_all(
     tmp_path: Path, model: Path, limit: float, bad: int, files: int, passes: bool
 ) -> None:
-    found = planned_rows(
+    found = make_planned_rows(
         [
-            row_of(InputFile(f"/in/{n:03}", f"{n:03}", "text", "", 0, "", ""))
+            make_row(InputFile(f"/in/{n:03}", f"{n:03}", "text", "", 0, "", ""))
             | {"carried": False, "spans": [], "bad": f"{n} is bad" if n < bad else None}
             for n in range(files)
         ]
@@ -179,7 +179,7 @@ def test_a_limit_is_a_number_or_below_one_a_part_of_all(
     outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=said)
     job = embed_job(tmp_path, model, "in/*", max_bad_files=limit)
     with outcome:
-        checked_plan(found, STATES.empty_table(), job)
+        check_plan(found, STATES.empty_table(), job)
 
 
 def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedded(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from sentence_beam.pipelines.common.beam_parser import beam_parser
+from sentence_beam.pipelines.common.beam_parser import make_beam_parser
 from sentence_beam.transforms.base.errors import OptionError
 
 CHECKED = (
@@ -33,7 +33,7 @@ def test_the_flags_are_those_that_beam_takes() -> None:
         "--own_flag=1",
         "--own_later=2",
     ]
-    args, rest = beam_parser().parse_known_args([*given, "--no_such_flag", "x"])
+    args, rest = make_beam_parser().parse_known_args([*given, "--no_such_flag", "x"])
     assert rest == ["--no_such_flag", "x"]
     taken = PipelineOptions(given).get_all_options()
     for name in ("runner", "project", "flink_master", "own_flag"):
@@ -42,11 +42,11 @@ def test_the_flags_are_those_that_beam_takes() -> None:
 
 def test_a_mistake_is_an_error_as_ours_are() -> None:
     with pytest.raises(OptionError, match="parallelism"):
-        beam_parser().parse_known_args(["--parallelism=many"])
+        make_beam_parser().parse_known_args(["--parallelism=many"])
 
 
 def test_no_flag_is_taken_for_the_beginning_of_another() -> None:
-    assert beam_parser().parse_known_args(["--runne", "x"])[1] == ["--runne", "x"]
+    assert make_beam_parser().parse_known_args(["--runne", "x"])[1] == ["--runne", "x"]
 
 
 def test_the_pinned_beam_is_the_version_whose_source_was_read() -> None:

@@ -23,12 +23,12 @@ from helpers.units import make_unit
 from benchmarks import cost
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile, Span
-from sentence_beam.transforms.corpus.buckets import buckets_of
+from sentence_beam.transforms.corpus.buckets import find_buckets
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.changed_rows import SnapshotShard, by_bucket, read_block
-from sentence_beam.transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
-from sentence_beam.transforms.store.shards.shard_bytes import with_text
+from sentence_beam.transforms.store.shards.id_hashes import pack_hashes, read_id_hashes
+from sentence_beam.transforms.store.shards.shard_bytes import add_text
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -70,7 +70,7 @@ def shard(tmp_path: Path) -> Shard:
         space = replace(space_of(dim), precision=precision)
         dice, ones = np.random.default_rng(0), np.ones(rows, np.int32)
         unit = make_unit(space, english(rows))
-        unit = replace(unit, rows=with_text(unit.rows)) if keep_text else unit
+        unit = replace(unit, rows=add_text(unit.rows)) if keep_text else unit
         vectors = Vectors(dice.standard_normal((rows, dim)).astype(np.float32), dice.random(rows).astype(np.float32),
                           dice.integers(3, 40, rows).astype(np.int32), ones < 0, ones * 0)  # fmt: skip
         return UnitStore(str(tmp_path / str(keep_text)), space).write(
@@ -115,7 +115,7 @@ def test_by_content_an_edit_writes_two_units_again() -> None:
         for texts in (before, after)
     )
     moved = (old != new).any(axis=1)
-    written = {*buckets_of(old[moved], bits).tolist(), *buckets_of(new[moved], bits).tolist()}
+    written = {*find_buckets(old[moved], bits).tolist(), *find_buckets(new[moved], bits).tolist()}
     assert len(written) / (1 << bits) == pytest.approx(
         cost.rewritten(edited, 2 * rows / (1 << bits)), rel=0.15
     )
@@ -124,7 +124,7 @@ def test_by_content_an_edit_writes_two_units_again() -> None:
 def test_what_a_row_shuffles_for_ids_and_changes(shard: Shard, tmp_path: Path) -> None:
     rows, root = 4_000, str(tmp_path / "False")
     path = shard(rows, 4).path or ""
-    ids = [data for _, data in hashes_by_bucket(id_hashes(root, path), 3)]
+    ids = [data for _, data in pack_hashes(read_id_hashes(root, path), 3)]
     assert sum(map(len, ids)) == cost.ID_BYTES * rows
     assert (
         sum(file.stat().st_size for file in (tmp_path / "False" / "ids").iterdir())

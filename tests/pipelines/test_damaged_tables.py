@@ -14,7 +14,7 @@ from helpers.corpora import edit_manifest, sentences, write_lines
 from helpers.snapshots import changed, edit_files, edit_units, files_of, parts_of
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.pipelines.verify import by_workers
+from sentence_beam.pipelines.verify import verify_by_workers
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.verification import Extent, faults
 
@@ -191,4 +191,6 @@ def test_workers_find_the_same_faults(folder: Path) -> None:
     for extent in (Extent(), Extent(0.0)):
         found = faults(manifest, extent)
         assert str(part_of(store)) in found[0]
-        assert by_workers(manifest, extent, PipelineOptions(["--runner=FnApiRunner"])) == found
+        assert (
+            verify_by_workers(manifest, extent, PipelineOptions(["--runner=FnApiRunner"])) == found
+        )

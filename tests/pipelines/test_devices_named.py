@@ -13,7 +13,7 @@ from sentence_beam.transforms.base import nvidia
 from sentence_beam.transforms.base.nvidia import Driver
 from sentence_beam.transforms.space import Machine
 from sentence_beam.transforms.steps.options.embed import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import on_workers, resolve_run
+from sentence_beam.transforms.steps.options.resolve import put_on_workers, resolve_run
 
 L4 = "type:nvidia-l4;count:1;install-nvidia-driver:5xx"
 
@@ -108,4 +108,4 @@ def test_the_accelerator_of_an_engine_is_the_device_of_its_workers_and_of_no_pla
     )
     planned = resolve_run(options, None, "20261122T153748_123Z-fff87f", local=local)
     assert planned.job.machine == Machine("auto")
-    assert on_workers(planned, accelerator).job.machine == machine
+    assert put_on_workers(planned, accelerator).job.machine == machine

@@ -21,7 +21,7 @@ from helpers.corpora import sentences, write_lines
 from helpers.tiny_models import save_tiny_model
 from transformers import AutoModel, AutoTokenizer
 
-from sentence_beam.pipelines.diagnose import table
+from sentence_beam.pipelines.diagnose import format_figures
 from sentence_beam.transforms.calibration.quality import mean_cosine
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import figure
 from sentence_beam.transforms.store import open_store
@@ -111,7 +111,7 @@ def test_a_store_is_looked_at_without_its_model(
     ids=lambda value: value[0]["figure"] if isinstance(value[0], dict) else "",
 )  # fmt: skip
 def test_every_kind_of_figure_is_printed(rows: list[dict], lines: list[str]) -> None:
-    head, *found = table(rows).splitlines()
+    head, *found = format_figures(rows).splitlines()
     assert head.split() == ["figure", "pooler", "of", "value", "n"]
     assert [" ".join(line.split()) for line in found] == lines
 

@@ -208,13 +208,13 @@ def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
 ) -> None:
     write_lines(inputs / "a.txt", sentences(200))
     with monkeypatch.context() as patch:
-        patch.setattr(resolve, "memory_bytes", lambda: 20_000)
+        patch.setattr(resolve, "measure_memory", lambda: 20_000)
         said = ("--partition content", "quarter", "--partition file", "--runner")
         embed(inputs / "*").failed(2, *said)
         assert manifest_of(store) is None
         plan(inputs / "*").failed(2, "--partition file")
     embed(inputs / "*").ok()
-    monkeypatch.setattr(resolve, "memory_bytes", lambda: 20_000)
+    monkeypatch.setattr(resolve, "measure_memory", lambda: 20_000)
     embed(inputs / "*").ok()  # nothing has changed, and nothing is grouped
     check_ledger(store, 200, carried=200)
 

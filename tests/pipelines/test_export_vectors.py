@@ -222,7 +222,7 @@ def test_a_part_that_is_written_twice_is_there_once(made: Path, tmp_path: Path) 
     job = export_parts.ExportJob(
         manifest.root, manifest.run, manifest.digest, output, "ab", "lance"
     )
-    (part,) = export_parts.parts_of(job)
+    (part,) = export_parts.cut_parts(job)
     export_parts.write_part(part, job)
     export_parts.conclude([export_parts.write_part(part, job)], job)
     assert len(list((tmp_path / "out").glob("*.lance"))) == 1

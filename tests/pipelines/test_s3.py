@@ -50,7 +50,7 @@ def test_a_long_listing_goes_side_by_side_where_the_service_can(
         place.put_if_absent(f"{bucket}/in/part-{number:03d}.txt", b"%d" % number)
     whole = place.below(f"{bucket}/in")
     monkeypatch.setattr(back_end, "OBJECTS_IN_A_PAGE", 4)
-    events = back_end.process_client().client.meta.events
+    events = back_end.copy_shared_client().client.meta.events
     events.register(
         "before-parameter-build.s3.ListObjectsV2", lambda params, **_: asked.append(dict(params))
     )
@@ -119,7 +119,7 @@ def test_a_service_without_conditions_is_written_and_a_conflict_tried_again(
 
     from sentence_beam.transforms.storage import s3 as back_end
 
-    path, client, left = f"{bucket}/a.txt", back_end.process_client().client, [answers]
+    path, client, left = f"{bucket}/a.txt", back_end.copy_shared_client().client, [answers]
     put = client.put_object
 
     def refusing(**arguments: Any) -> Any:

@@ -51,7 +51,7 @@ def test_rows_without_a_text_are_rejected_and_counted(run: Run) -> None:
 
 
 def test_recipes_are_printed(run: Run) -> None:
-    for name in recipes.names():
+    for name in recipes.list_recipes():
         printed = run("train", "--print-recipe", name).ok().out
-        assert printed == recipes.path_of(name).read_text(encoding="utf8")
+        assert printed == recipes.find_recipe(name).read_text(encoding="utf8")
     run("train", "--recipe", "bert", "--input", "a.tsv").failed(2, "invalid choice: 'bert'")

@@ -17,7 +17,7 @@ from helpers.nights import Nights
 from helpers.snapshots import units_of
 
 from sentence_beam.pipelines import verify
-from sentence_beam.pipelines.verify import by_workers
+from sentence_beam.pipelines.verify import verify_by_workers
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.verification import Extent, faults
@@ -51,7 +51,7 @@ def nights(made: Nights, tmp_path: Path) -> Nights:
 def both(manifest: Manifest, extent: Extent) -> list[str]:
     """What both find, which is the same."""
     found = faults(manifest, extent)
-    assert by_workers(manifest, extent, HERE) == found
+    assert verify_by_workers(manifest, extent, HERE) == found
     assert not list(Path(manifest.root).rglob("verify-*"))
     return found
 

@@ -24,7 +24,7 @@ from helpers.snapshots import units_of
 from helpers.variants import variants
 
 from sentence_beam.pipelines.cli import main
-from sentence_beam.transforms.report.run_history import RunSummary, recommended_answer_change
+from sentence_beam.transforms.report.run_history import RunSummary, recommend_answer_change
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs.run_result import COMMITTED
 from sentence_beam.transforms.store.watched import read_answers
@@ -206,9 +206,9 @@ def test_a_gate_is_recommended_after_seven_runs() -> None:
             for n, value in enumerate(beyond)
         ]
 
-    assert recommended_answer_change(nights(*[0.01] * 6)) is None
-    assert recommended_answer_change(nights(0.5, *[0.01] * 6, 0.03)) == 0.08
-    assert recommended_answer_change(nights(*[0.6] * 7)) == 1.0
+    assert recommend_answer_change(nights(*[0.01] * 6)) is None
+    assert recommend_answer_change(nights(0.5, *[0.01] * 6, 0.03)) == 0.08
+    assert recommend_answer_change(nights(*[0.6] * 7)) == 1.0
 
 
 @variants(

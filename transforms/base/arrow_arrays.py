@@ -22,14 +22,14 @@ _DTYPES = {
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
-def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+def write_parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     """Return the table as the bytes of a Parquet file; `options` go to `write_table`."""
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
 
 
-def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+def read_parquet_bytes(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Read the named columns (None: all) of a Parquet file's bytes.
 
     Raises pa.ArrowException or OSError for damaged bytes.
@@ -42,7 +42,7 @@ def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     return file.read(wanted, use_threads=False)
 
 
-def stream_bytes(table: pa.Table) -> bytes:
+def write_stream(table: pa.Table) -> bytes:
     """Return a table as an Arrow stream, compressed by zstd, for one step to hand to the next."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -51,17 +51,17 @@ def stream_bytes(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def stream_table(data: bytes) -> pa.Table:
+def read_stream(data: bytes) -> pa.Table:
     """Return the table of an Arrow stream."""
     return pa.ipc.open_stream(data).read_all()
 
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
     """Return the vectors of a column, float32 [n, d]; copies only other types than float32."""
-    return values_of(column).astype(np.float32, copy=False)
+    return as_values(column).astype(np.float32, copy=False)
 
 
-def values_of(column: pa.FixedSizeListArray) -> np.ndarray:
+def as_values(column: pa.FixedSizeListArray) -> np.ndarray:
     """Return the vectors of a column [n, d] in its own type.
 
     They are copied only if there are nulls, which become NaN.
@@ -76,7 +76,7 @@ def values_of(column: pa.FixedSizeListArray) -> np.ndarray:
     return flat.reshape(len(column), column.type.list_size)
 
 
-def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:
+def make_vector_column(vectors: np.ndarray) -> pa.FixedSizeListArray:
     """Return vectors float32 [n, d] as a column, without a copy."""
     flat = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), vectors.shape[1])
@@ -92,7 +92,7 @@ def as_hashes(column: pa.FixedSizeBinaryArray | pa.ChunkedArray) -> np.ndarray:
     return np.frombuffer(whole.buffers()[1], np.uint8)[start:stop].reshape(-1, HASH_BYTES)
 
 
-def hash_column(hashes: np.ndarray) -> pa.FixedSizeBinaryArray:
+def make_hash_column(hashes: np.ndarray) -> pa.FixedSizeBinaryArray:
     """Return row hashes uint8 [n, 16] as a column."""
     buffer = pa.py_buffer(np.ascontiguousarray(hashes).tobytes())
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(HASH_BYTES), len(hashes), [None, buffer])
@@ -103,12 +103,12 @@ def as_keys(hashes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(hashes).view(f"S{HASH_BYTES}").reshape(-1)
 
 
-def hash_prefixes(hashes: np.ndarray) -> np.ndarray:
+def get_hash_prefixes(hashes: np.ndarray) -> np.ndarray:
     """Return the first 8 bytes of row hashes uint8 [n, 16] as uint64 [n], which sort alike."""
     return np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
+def as_plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type without views, dictionaries, runs and extensions at any depth.
 
     Few readers of Parquet know these, and Arrow cannot select rows of all of them. UUIDs stay.
@@ -116,13 +116,13 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
-        return plain_type(kind.storage_type)
+        return as_plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return plain_type(kind.value_type)
-    return with_inner_types(kind, plain_type)
+        return as_plain_type(kind.value_type)
+    return replace_inner_types(kind, as_plain_type)
 
 
-def with_inner_types(
+def replace_inner_types(
     kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]
 ) -> pa.DataType:
     """Return a list, map or struct with other types inside; other types as given.
@@ -146,34 +146,34 @@ def with_inner_types(
     return kind
 
 
-def plain(column: pa.Array) -> pa.Array:
-    """Return a column with its `plain_type`."""
-    kind = plain_type(column.type)
+def as_plain(column: pa.Array) -> pa.Array:
+    """Return a column with its `as_plain_type`."""
+    kind = as_plain_type(column.type)
     if kind == column.type:
         return column
     if isinstance(column, pa.ExtensionArray):
-        return plain(column.storage)
+        return as_plain(column.storage)
     if pa.types.is_dictionary(column.type):
-        return plain(column.dictionary).take(column.indices)
+        return as_plain(column.dictionary).take(column.indices)
     if pa.types.is_run_end_encoded(column.type):
-        return plain(pc.run_end_decode(column))
+        return as_plain(pc.run_end_decode(column))
     if "list_view<" not in str(column.type):  # Arrow 25 casts them to lists without an end
         with contextlib.suppress(pa.ArrowNotImplementedError):
             return column.cast(kind)
     return pa.array(column.to_pylist(), kind)
 
 
-def selectable(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+def as_selectable(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
     """Return rows with plain types in place of those of which Arrow cannot select rows."""
     for place, field in enumerate(rows.schema):
         if not any(word in str(field.type) for word in ("view", "run_end_encoded")):
             continue
         column = rows.column(place)
-        kind = plain_type(field.type)
+        kind = as_plain_type(field.type)
         if isinstance(column, pa.ChunkedArray):
-            column = pa.chunked_array([plain(chunk) for chunk in column.chunks], kind)
+            column = pa.chunked_array([as_plain(chunk) for chunk in column.chunks], kind)
         else:
-            column = plain(column)
+            column = as_plain(column)
         rows = rows.set_column(place, field.with_type(kind), column)
     return rows
 
@@ -182,7 +182,7 @@ def is_string(arrow_type: pa.DataType | None) -> bool:
     """Whether a column of this type holds text (dictionary-encoded text included)."""
     if arrow_type is None:
         return False
-    arrow_type = plain_type(arrow_type)
+    arrow_type = as_plain_type(arrow_type)
     return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
 
 
@@ -190,16 +190,16 @@ def is_bytes(arrow_type: pa.DataType | None) -> bool:
     """Whether a column of this type holds bytes of any length (dictionary-encoded included)."""
     if arrow_type is None:
         return False
-    arrow_type = plain_type(arrow_type)
+    arrow_type = as_plain_type(arrow_type)
     return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
 
 
-def empty_table(schema: pa.Schema) -> pa.Table:
+def make_empty_table(schema: pa.Schema) -> pa.Table:
     """Return a table without rows; `Schema.empty_table` would import pandas, as `pa.array` does."""
     return pa.Table.from_batches([], schema=schema)
 
 
-def string_array(texts: Sequence[str]) -> pa.StringArray:
+def make_string_array(texts: Sequence[str]) -> pa.StringArray:
     """Return an array of texts of 2 GB at most.
 
     `pa.array` would import pandas to learn whether a list is one of its types. Raises
@@ -213,20 +213,20 @@ def string_array(texts: Sequence[str]) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), data)
 
 
-def index_array(places: np.ndarray) -> pa.Int64Array:
-    """Return an array of integers [n]; like `string_array` it does not import pandas."""
+def make_index_array(places: np.ndarray) -> pa.Int64Array:
+    """Return an array of integers [n]; like `make_string_array` it does not import pandas."""
     return pa.Int64Array.from_buffers(
         pa.int64(), len(places), [None, pa.py_buffer(places.astype(np.int64))]
     )
 
 
-def mask_array(mask: np.ndarray) -> pa.BooleanArray:
-    """Return an array of booleans [n]; like `string_array` it does not import pandas."""
+def make_mask_array(mask: np.ndarray) -> pa.BooleanArray:
+    """Return an array of booleans [n]; like `make_string_array` it does not import pandas."""
     bits = np.packbits(mask, bitorder="little")
     return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
-def mask_of(array: pa.BooleanArray) -> np.ndarray:
+def as_mask(array: pa.BooleanArray) -> np.ndarray:
     """Return booleans without nulls [n]; `to_numpy` would import pandas."""
     bits = np.frombuffer(array.buffers()[1], np.uint8)
     stop = array.offset + len(array)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def by_values(kind: type[T]) -> type[T]:
+def pickle_by_values(kind: type[T]) -> type[T]:
     """Let a dataclass of two fields or more be pickled as its values, in their order.
 
     Slots save two thirds of the memory, but pickle takes three times as long for them by default.

@@ -10,7 +10,7 @@ CONSTRAINTS = "constraints.txt"
 _HOME = Path(__file__).resolve().parents[2]
 
 
-def pip_line(extra: str, home: Path = _HOME) -> str:
+def format_pip_line(extra: str, home: Path = _HOME) -> str:
     """Return the command that installs an extra into this Python, with the tested versions.
 
     It works in any folder if this code is in a clone, else only in a clone.

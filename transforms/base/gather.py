@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def places_of(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def list_places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return the places start, start + 1, ... of every run of so many items, run after run; int64.
 
     It is the sum of the steps from place to place; `np.repeat` would keep Python's lock.

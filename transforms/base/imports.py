@@ -19,7 +19,7 @@ def keep_all() -> None:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Pause the garbage collector in the body; if it imports, count all objects as old then.
 
     Objects of large imports stay, and searching them for garbage takes a quarter of the import's

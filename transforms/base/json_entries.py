@@ -126,7 +126,7 @@ def _read_values(read: Reader, value: Any, where: str) -> dict[str, Any]:
     return {name: read(item, f"{where}.{name}") for name, item in record(value, where).items()}
 
 
-def dataclass_of(kind: Any, value: Any, where: str = "") -> Any:
+def read_dataclass(kind: Any, value: Any, where: str = "") -> Any:
     """Read an object as a dataclass that is no entry, by its own `from_json` if it has one.
 
     Raises ValueError naming, below `where`, a field that is missing or of another type.
@@ -188,7 +188,7 @@ def _find_reader(hint: Any) -> Reader:
     if isinstance(hint, type) and issubclass(hint, JsonEntry):
         return hint.from_json
     if is_dataclass(hint):
-        return partial(dataclass_of, hint)
+        return partial(read_dataclass, hint)
     return {str: text, bool: flag, int: count, float: number}.get(hint, record)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import aliases_in, is_required
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Asked = TypeVar("Asked", bound="DataclassInstance")
 
 
-def options_of(
+def make_options(
     kind: type[Asked], function: str, keywords: Mapping[str, Any], arguments: Sequence[Any] = ()
 ) -> Asked:
     """Return the options from keywords, or from `arguments` without a keyword.
@@ -23,10 +23,10 @@ def options_of(
     value.
     """
     required = {item.name: is_required(item) for item in fields(kind)}
-    keywords = {**_name_arguments(kind, function, arguments), **without_aliases(kind, keywords)}
+    keywords = {**_name_arguments(kind, function, arguments), **replace_aliases(kind, keywords)}
     for name in keywords:
         if name not in required:
-            near = nearest(name, required)
+            near = find_nearest(name, required)
             hint = f"; did you mean {near}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
     missing = next(
@@ -49,7 +49,7 @@ def _name_arguments(
     return dict(zip(names, arguments, strict=False))
 
 
-def without_aliases(kind: type["DataclassInstance"], keywords: Mapping[str, Any]) -> dict[str, Any]:
+def replace_aliases(kind: type["DataclassInstance"], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords by the names of fields.
 
     Raises OptionError if one option is given by two of its names with different values.

@@ -121,7 +121,7 @@ class Stopwatch:
         return {name: round(value, 3) for name, value in {**self._figures, **running}.items()}
 
 
-def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
+def time_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
     """Yield the items, each with the milliseconds that the caller waited for it."""
     requested = perf_counter()
     for item in items:
@@ -129,7 +129,7 @@ def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
         requested = perf_counter()
 
 
-def summed(measured: Iterable[Figures]) -> dict[str, Summary]:
+def summarise_figures(measured: Iterable[Figures]) -> dict[str, Summary]:
     """Summarise each figure over all units, files or steps that have it.
 
     >>> summed([{"read_ms": 4.0}, {"read_ms": 2.0, "load_ms": 9.0}])["read_ms"]
@@ -157,7 +157,7 @@ def summarise(numbers: list[float], most: int = SAMPLED) -> Summary:
     return {"count": count, "sum": round(sum(ordered), 3), **quantiles, "max": ordered[-1]}
 
 
-def tokens_a_second(figures: Figures) -> Figures:
+def count_tokens_a_second(figures: Figures) -> Figures:
     """Return the tokens of a unit that host and devices processed in a second, if timed.
 
     >>> tokens_a_second({"unit_tokens": 5000, "tokenise_ms": 10.0, "forward_ms": 500.0})
@@ -173,7 +173,7 @@ def tokens_a_second(figures: Figures) -> Figures:
     }
 
 
-def limit_of(embed: Mapping[str, Summary]) -> str:
+def find_limit(embed: Mapping[str, Summary]) -> str:
     """Return the bottleneck of Embed: the slowest step of the busiest thread; "" if untimed.
 
     >>> stages = {"read_ms": 30.0, "reuse_ms": 9.0, "tokenise_ms": 25.0, "forward_ms": 31.0}

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 Item = TypeVar("Item")
 
 
-def paired(a: pa.Table, b: pa.Table, by: str, first: str) -> tuple[np.ndarray, np.ndarray]:
+def pair_rows(a: pa.Table, b: pa.Table, by: str, first: str) -> tuple[np.ndarray, np.ndarray]:
     """Return pairs of rows with the same value in the column `by`: row numbers in `a` and in `b`.
 
     Each row is in one pair at most, and there are as many pairs as possible; rows that also have

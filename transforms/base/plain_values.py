@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from sentence_beam.transforms.base.arrow_arrays import with_inner_types
+from sentence_beam.transforms.base.arrow_arrays import replace_inner_types
 
 
-def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def to_python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return the values of a column.
 
     Times in a zone that this machine does not know are in UTC. If a time is beyond the years that
@@ -31,14 +31,14 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     return [_write_iso_times(value, column.type) for value in texts]
 
 
-def python_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows as dicts of Python values, as `python_values` has them."""
-    columns = [python_values(column) for column in table.columns]
+def to_python_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows as dicts of Python values, as `to_python_values` has them."""
+    columns = [to_python_values(column) for column in table.columns]
     names = table.schema.names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def json_value(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return a value that JSON has.
 
     Times are text in ISO 8601, bytes hex, NaN and infinity null. Other types that JSON lacks are
@@ -52,9 +52,9 @@ def json_value(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, date | time):
@@ -66,7 +66,7 @@ def _replace_times(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataTy
     """Return a type with other types for the dates and times at any depth."""
     if types.is_temporal(kind):
         return replace(kind)
-    return with_inner_types(kind, partial(_replace_times, replace=replace))
+    return replace_inner_types(kind, partial(_replace_times, replace=replace))
 
 
 def _move_to_utc(kind: pa.DataType) -> pa.DataType:

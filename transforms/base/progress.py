@@ -85,7 +85,7 @@ def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
             )
 
 
-def over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:
+def count_over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:
     """Yield the items as a stage; each is counted when the next one is requested."""
     with stage(what, len(items), things):
         for item in items:
@@ -112,7 +112,7 @@ def current() -> Progress:
     return _state
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return seconds in short: 45s, 12m30s, 3h05m."""
     whole = round(seconds)
     if whole < 60:

@@ -3,7 +3,7 @@
 LABEL = 12  # columns of a label
 
 
-def line(label: str, text: object) -> str:
+def format_summary_line(label: str, text: object) -> str:
     """Return a line of a summary; an empty label continues the line before.
 
     >>> line("rows", "1,000"), line("", "of them 2 empty")

@@ -186,7 +186,7 @@ def memory(text: str) -> str:
     return text
 
 
-def memory_bytes(text: str) -> int:
+def to_memory_bytes(text: str) -> int:
     """Return an amount of memory in bytes.
 
     >>> memory_bytes("1.5GB"), memory_bytes("2 KiB"), memory_bytes("7B")
@@ -248,7 +248,7 @@ def _guess_device(text: str) -> str:
         return f"; did you mean cuda:{which}?" if which else "; did you mean cuda?"
     if text.lower() in ("mps", "metal", "xpu", "tpu", "npu"):
         return "; of accelerators those of CUDA alone are used, else cpu"
-    near = nearest(text.lower(), ("auto", "cpu", "cuda", "cuda:own"))
+    near = find_nearest(text.lower(), ("auto", "cpu", "cuda", "cuda:own"))
     return f"; did you mean {near}?" if near else ""
 
 
@@ -259,7 +259,7 @@ def one_of(*choices: str) -> Kind:
         if text in choices:
             return text
         meant = MEANT.get(text.lower(), text.lower())
-        near = meant if meant in choices else nearest(meant, choices)
+        near = meant if meant in choices else find_nearest(meant, choices)
         hint = f"; did you mean {near}?" if near else ""
         raise OptionError(
             f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}"
@@ -268,7 +268,7 @@ def one_of(*choices: str) -> Kind:
     return choose
 
 
-def nearest(word: str, words: Iterable[str]) -> str | None:
+def find_nearest(word: str, words: Iterable[str]) -> str | None:
     """Return the known word that is `word` but for a typo, None without one; never an opposite.
 
     A typo is a letter too many, too few, wrong or swapped with its neighbour; words of six letters

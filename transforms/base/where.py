@@ -13,10 +13,10 @@ from sentence_beam.transforms.base.where_parser import EXAMPLE, FilterParser
 
 WHERE = Words("--where", "column", "the store keeps")
 
-__all__ = ["WHERE", "Words", "checked", "columns_named", "evaluated"]
+__all__ = ["WHERE", "Words", "evaluate_filter", "list_named_columns", "parse_filter"]
 
 
-def checked(
+def parse_filter(
     where: str | pc.Expression,
     schema: pa.Schema,
     words: Words = WHERE,
@@ -31,7 +31,7 @@ def checked(
     if isinstance(where, str):
         expression = FilterParser(where, FilterSchema(schema, words, numbers_in)).parse()
     try:
-        kind = evaluated(expression, schema.empty_table()).type
+        kind = evaluate_filter(expression, schema.empty_table()).type
     except (pa.ArrowException, TypeError) as error:
         columns = FilterSchema(schema, words)
         raise OptionError(f"{words.option}: {first_line(error)}; {columns}") from error
@@ -40,14 +40,14 @@ def checked(
     return expression
 
 
-def columns_named(where: str, schema: pa.Schema) -> list[str]:
-    """Return the columns that a filter names, each once. Raises OptionError as `checked` does."""
+def list_named_columns(where: str, schema: pa.Schema) -> list[str]:
+    """Return the columns that a filter names, each once. Raises OptionError as `parse_filter` does."""
     parser = FilterParser(where, FilterSchema(schema, WHERE))
     parser.parse()
     return list(dict.fromkeys(parser.columns))
 
 
-def evaluated(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+def evaluate_filter(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     """Return the value of an expression for each row of a table."""
     import pyarrow.dataset as ds  # imports pandas if it is installed
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 
 # returns the word for the numbers that a text column holds, None if it holds other text
 NumbersIn = Callable[[str], str | None]
@@ -61,7 +61,7 @@ class FilterColumn(NamedTuple):
     def named(cls, name: str, schema: FilterSchema) -> "FilterColumn":
         """Return the column of a name. Raises OptionError if it does not exist."""
         if schema.fields.get_field_index(name) < 0:
-            near = nearest(name, schema.fields.names)
+            near = find_nearest(name, schema.fields.names)
             hint = "" if near is None else f" (did you mean {near}?)"
             raise schema.error(f"there is no {schema.words.column} {name}{hint}")
         kind = schema.fields.field(name).type
@@ -113,7 +113,7 @@ class FilterColumn(NamedTuple):
                 f"embed --keep-columns {self.name}:{word}, which runs no model"
             )
 
-    def among(self, values: list[pa.Scalar]) -> pc.Expression:
+    def is_among(self, values: list[pa.Scalar]) -> pc.Expression:
         """Return whether the column is one of some values of `literal`, null if it is null."""
         cast = (_cast(value, self.kind) for value in values)
         same = [value for value in cast if value is not None]

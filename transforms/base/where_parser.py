@@ -190,7 +190,7 @@ class FilterParser:
     def _parse_membership(self, column: FilterColumn) -> pc.Expression:
         """Parse IN, LIKE or BETWEEN after a column."""
         if self._take("IN"):
-            return column.among(self._parse_literals(column))
+            return column.is_among(self._parse_literals(column))
         if self._take_word("LIKE"):
             return column.like(self._parse_literal(column))
         if self._take_word("BETWEEN"):

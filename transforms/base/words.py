@@ -16,7 +16,7 @@ class WordPlace(NamedTuple):
     number: int
 
 
-def words_of(query: str) -> list[str]:
+def split_query(query: str) -> list[str]:
     """Return the words to search for.
 
     A run of East Asian characters, which has no blanks, gives each pair of neighbours.
@@ -39,12 +39,12 @@ def find_words(text: str, words: list[str]) -> list[WordPlace]:
     )
 
 
-def best_start(text: str, query: str, room: int) -> int:
+def find_best_start(text: str, query: str, room: int) -> int:
     """Return the start of the `room` characters of a text that have most of a query's words.
 
     The words are in their middle. 0 if the beginning of the text has most.
     """
-    first, stop = _find_best_part(text, words_of(query), room)
+    first, stop = _find_best_part(text, split_query(query), room)
     if first == 0:
         return 0
     start = max(0, min(first - (room - (stop - first)) // 2, len(text) - room + 2))

@@ -13,7 +13,7 @@ from sentence_beam.transforms.base.values import StrPath, as_text
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
 from sentence_beam.transforms.space.recipe import Recipe
-from sentence_beam.transforms.steps.embed.cutting import cutter_with
+from sentence_beam.transforms.steps.embed.cutting import load_cutter
 from sentence_beam.transforms.steps.embed.row_shapes import check_keys
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 PIECE_TYPES = {"piece": int, "pieces": int, "start": int, "end": int, "headings": str}
 
 
-def fields_of(element_type: Any) -> dict[str, Any] | None:
+def list_fields(element_type: Any) -> dict[str, Any] | None:
     """Return the fields of rows with a schema, with their types; None for other elements."""
     is_row = isinstance(element_type, RowTypeConstraint)
     row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
     return None if row is None else dict(row._fields)
 
 
-def row_type(fields: Mapping[str, Any], added: Mapping[str, Any]) -> RowTypeConstraint:
+def make_row_type(fields: Mapping[str, Any], added: Mapping[str, Any]) -> RowTypeConstraint:
     """Return the type of rows with added fields."""
     return RowTypeConstraint.from_fields([*{**fields, **added}.items()])
 
@@ -52,9 +52,9 @@ class Chunks(beam.PTransform):
         self._text = text
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        fields = fields_of(documents.element_type)
+        fields = list_fields(documents.element_type)
         any_fields = typehints.Dict[str, typehints.Any]
-        kind = any_fields if fields is None else row_type(fields, PIECE_TYPES)
+        kind = any_fields if fields is None else make_row_type(fields, PIECE_TYPES)
         cut = beam.ParDo(CutFn(self._chunks, self._model, self._text, Shared()))
         return documents | "Cut" >> cut.with_output_types(kind)
 
@@ -95,4 +95,4 @@ class CutFn(beam.DoFn):
         recipe = Recipe(self._model)
         files = recipe.files()
         space = recipe.as_exported(files).for_rows(files).space(files)
-        return cutter_with(recipe, space, self._chunks)
+        return load_cutter(recipe, space, self._chunks)

@@ -6,13 +6,13 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from sentence_beam.transforms.beam.graph import Merge, Spread, Together, keeping_lease
+from sentence_beam.transforms.beam.graph import Merge, Spread, Together, keep_lease
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.steps.commit.commit_run import commit_run, raise_failure
 from sentence_beam.transforms.steps.commit.count_changes import (
     count_bucket,
-    hashes_of,
-    rows_to_count,
+    list_rows_to_count,
+    read_by_bucket,
 )
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.run_facts import RunFact
@@ -57,7 +57,7 @@ class CommitFn(beam.DoFn):
         self._metrics = StageMetrics("commit")
 
     def process(self, facts: list[RunFact]) -> Iterator[Result]:
-        result = keeping_lease(facts, self._run.key, commit_run, self._run)
+        result = keep_lease(facts, self._run.key, commit_run, self._run)
         for name, summary in (result.measures or {}).get("commit", {}).items():
             self._metrics.update({name: summary["sum"]})
         yield result
@@ -80,12 +80,12 @@ class CountRows(beam.PTransform):
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         return (
             settled
-            | "Choose" >> beam.FlatMap(keeping_lease, self._run.key, rows_to_count, *self._given)
+            | "Choose" >> beam.FlatMap(keep_lease, self._run.key, list_rows_to_count, *self._given)
             | "Spread" >> Spread()
             | "Hash"
             >> beam.FlatMap(
-                keeping_lease, self._run.key, hashes_of, self._run.key
+                keep_lease, self._run.key, read_by_bucket, self._run.key
             ).with_output_types(Hashes)
             | "Buckets" >> beam.GroupByKey()
-            | "Count" >> beam.FlatMap(keeping_lease, self._run.key, count_bucket, self._run.key)
+            | "Count" >> beam.FlatMap(keep_lease, self._run.key, count_bucket, self._run.key)
         )

@@ -13,7 +13,7 @@ from sentence_beam.transforms.corpus.blocks import PackedRows
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.steps.plan import content_plan
 from sentence_beam.transforms.steps.plan.content_plan import Key, Passing, ToCount, ToRead
-from sentence_beam.transforms.steps.plan.elements import FilesToOpen, PlannedFiles, packed
+from sentence_beam.transforms.steps.plan.elements import FilesToOpen, PlannedFiles, pack_table
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.lease import kept_alive
 
@@ -29,7 +29,7 @@ class OpenFilesFn(JobFn):
             self._renew()
             with kept_alive(self._job.root, self._job.run.id):  # storage may be slow
                 opened = content_plan.open_files(files.table, self._job)
-            yield PlannedFiles(packed(opened))
+            yield PlannedFiles(pack_table(opened))
         except SentenceBeamError as error:
             yield Problem.from_error(error)
 
@@ -63,7 +63,7 @@ class ReadRowsFn(JobFn):
         """Yield packed rows by group, and an empty block for each group of the run."""
         key = astuple(work.buckets)
         if work.first:
-            yield from empty_blocks(work.buckets)
+            yield from make_empty_blocks(work.buckets)
         try:
             blocks = content_plan.read_rows(work, self._job, self._renew)
             yield from (((*key, group), block) for group, block in blocks)
@@ -71,7 +71,7 @@ class ReadRowsFn(JobFn):
             yield TaggedOutput(PROBLEMS, Problem.from_error(error))
 
 
-def empty_blocks(buckets: Buckets) -> Iterator[tuple[Key, PackedRows]]:
+def make_empty_blocks(buckets: Buckets) -> Iterator[tuple[Key, PackedRows]]:
     """Yield an empty block for each group of buckets: a bucket without rows is a unit too."""
     key = astuple(buckets)
     yield from (((*key, group), PackedRows((), b"")) for group in range(buckets.groups))

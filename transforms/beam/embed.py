@@ -18,22 +18,22 @@ from sentence_beam.transforms.beam.graph import (
     JobsObject,
     Merge,
     check_worker,
-    slots_of,
-    typed,
+    count_slots,
+    set_types,
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
-from sentence_beam.transforms.beam.quantize import Made, quantized
+from sentence_beam.transforms.beam.quantize import Made, quantize_made
 from sentence_beam.transforms.corpus import Span, UnitRows
 from sentence_beam.transforms.corpus.blocks import PackedRows
-from sentence_beam.transforms.corpus.groups import AnySpan, spans_of
+from sentence_beam.transforms.corpus.groups import AnySpan, list_spans
 from sentence_beam.transforms.corpus.unit_files import UnitFile, is_long
-from sentence_beam.transforms.steps.embed.crash_guard import marked
+from sentence_beam.transforms.steps.embed.crash_guard import mark_work
 from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.embed.load_encoder import load_checked_encoder
 from sentence_beam.transforms.steps.embed.long_spans import cut_long, read_unit_files
 from sentence_beam.transforms.steps.embed.unit_embedder import UnitEmbedder
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.content_plan import Group, Key, piece_unit
+from sentence_beam.transforms.steps.plan.content_plan import Group, Key, make_piece_unit
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.lease import kept_alive
 
@@ -71,10 +71,10 @@ class Embed(beam.PTransform):
             made = self._embed_groups(spread | "ReadRows" >> read)
         else:
             made = self._embed_files(spread)
-        return typed(quantized(made, self._job.run), units=UnitRecord, problems=Problem)
+        return set_types(quantize_made(made, self._job.run), units=UnitRecord, problems=Problem)
 
     def _embed_files(self, spans: beam.PCollection) -> Any:
-        if slots_of(spans.pipeline) == 1:
+        if count_slots(spans.pipeline) == 1:
             step = self._make_step(EmbedSpansFn)
             return spans | "EmbedUnits" >> step.with_outputs(PROBLEMS, main="units")
         step = self._make_step(EmbedShortSpansFn)
@@ -91,8 +91,8 @@ class Embed(beam.PTransform):
             | "SpreadUnitFiles" >> beam.Reshuffle()
             | "EmbedUnitFiles" >> step.with_outputs(PROBLEMS, main="units")
         )
-        typed(short, units=UnitRecord)
-        typed(long, units=UnitRecord)
+        set_types(short, units=UnitRecord)
+        set_types(long, units=UnitRecord)
         units = (short.units, long.units) | "Units" >> Merge()
         problems = (short.problems, read.problems, long.problems) | "Problems" >> Merge()
         return Made(units, problems)
@@ -104,8 +104,8 @@ class Embed(beam.PTransform):
         # Only what a bucket has too much of travels again, to be shared among workers.
         pieces = self._make_step(EmbedPieceFn).with_outputs(PROBLEMS, main="units")
         heavy = light.pieces | "GroupPieces" >> beam.GroupByKey() | "EmbedUnitsOfPieces" >> pieces
-        typed(light, units=UnitRecord)
-        typed(heavy, units=UnitRecord)
+        set_types(light, units=UnitRecord)
+        set_types(heavy, units=UnitRecord)
         units = (light.units, heavy.units) | "Units" >> beam.Flatten()
         problems = (read.problems, light.problems, heavy.problems) | "Problems" >> beam.Flatten()
         return Made(units, problems)
@@ -118,8 +118,8 @@ class EmbedBlocks(Embed):
     """(group of buckets, PackedRows), as `blocks`, and `problems` -> the same as `Embed`."""
 
     def expand(self, read: Any) -> Any:
-        made = quantized(self._embed_groups(PackedBlocks(*read)), self._job.run)
-        return typed(made, units=UnitRecord, problems=Problem)
+        made = quantize_made(self._embed_groups(PackedBlocks(*read)), self._job.run)
+        return set_types(made, units=UnitRecord, problems=Problem)
 
 
 class PackedBlocks(NamedTuple):
@@ -170,7 +170,7 @@ class EmbedFn(JobFn):
 
     def embed_spans(self, spans: list[AnySpan]) -> Iterator[Any]:
         """Yield the records of the units of spans, as `embed`."""
-        paths = dict.fromkeys(part.file.path for span in spans for part in spans_of(span))
+        paths = dict.fromkeys(part.file.path for span in spans for part in list_spans(span))
         reading = f"reading {', '.join(paths)}"
         units = partial(read_units, spans, self._job)
         yield from self.embed(spans[0].name, units, reading=reading)
@@ -188,8 +188,8 @@ class EmbedFn(JobFn):
     def _mark(self, name: str, units: Units, reading: str) -> AbstractContextManager[None]:
         if not self._job.retried:
             return nullcontext()
-        work = partial(one_by_one, self._job, units, reading)
-        return marked(self._job.root, self._job.run.id, name, work)
+        work = partial(embed_in_own_process, self._job, units, reading)
+        return mark_work(self._job.root, self._job.run.id, name, work)
 
     def _load(self) -> "Encoder":
         # Held on self too: Shared keeps only the last model acquired.
@@ -262,10 +262,12 @@ class EmbedPieceFn(EmbedFn):
 
     def process(self, grouped: tuple[tuple[str, int], Iterable[bytes]]) -> Iterator[Any]:
         (name, _), blocks = grouped
-        yield from self.embed(name, partial(piece_unit, grouped[0], list(blocks)))
+        yield from self.embed(name, partial(make_piece_unit, grouped[0], list(blocks)))
 
 
-def one_by_one(job: EmbedJob, units: Units, reading: str, tell: Callable[[str], None]) -> None:
+def embed_in_own_process(
+    job: EmbedJob, units: Units, reading: str, tell: Callable[[str], None]
+) -> None:
     """Write an element's units as a process that has nothing else to do."""
     fn = EmbedFn(job, JobsObject(job.run.space.id))
     fn.setup()

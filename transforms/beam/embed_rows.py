@@ -14,7 +14,7 @@ from apache_beam.utils.shared import Shared
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import StrPath
-from sentence_beam.transforms.beam.chunks import PIECE_TYPES, fields_of, row_type
+from sentence_beam.transforms.beam.chunks import PIECE_TYPES, list_fields, make_row_type
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.beam.runners import works_in_process
 from sentence_beam.transforms.space import Machine, Recipe, Space
@@ -110,7 +110,7 @@ class EmbedRows(beam.PTransform):
         return self._job.space
 
     def expand(self, rows: beam.PCollection) -> Any:
-        embedded, rejected = types_of(rows.element_type, self._job)
+        embedded, rejected = infer_types(rows.element_type, self._job)
         runner = type(rows.pipeline.runner).__name__.lower()
         in_process = works_in_process(runner, rows.pipeline.options)
         job = self._job.on_workers(not in_process, AcceleratorHint.urn in self.get_resource_hints())
@@ -174,12 +174,12 @@ def _make_output(result: EmbeddedElement) -> Any:
     return TaggedOutput(REJECTED, value) if result.rejected else value
 
 
-def types_of(kind: Any, job: RowsJob) -> tuple[Any, Any]:
+def infer_types(kind: Any, job: RowsJob) -> tuple[Any, Any]:
     """Return the types of embedded and rejected elements for a type of elements.
 
     Raises OptionError for rows without the text, or with a field that is to be added.
     """
-    fields = fields_of(kind)
+    fields = list_fields(kind)
     if fields is not None:
         return _find_row_types(fields, job)
     if isinstance(kind, typehints.TupleHint.TupleConstraint) and len(kind.tuple_types) == 2:
@@ -205,4 +205,4 @@ def _find_row_types(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     if job.adds_pieces:
         added |= PIECE_TYPES
     added["embedding"] = typehints.Sequence[np.float32]
-    return row_type(fields, added), row_type(fields, {REASON: str})
+    return make_row_type(fields, added), make_row_type(fields, {REASON: str})

@@ -11,7 +11,7 @@ from sentence_beam.transforms.beam.watch import with_watch
 from sentence_beam.transforms.steps.options.resolve import Resolved
 
 
-def finished(
+def finish_run(
     settled_parts: tuple[beam.PCollection, ...],
     ranges: beam.PCollection | None,
     resolved: Resolved,

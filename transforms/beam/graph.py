@@ -31,7 +31,7 @@ from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.lease import Renewal, kept_alive
-from sentence_beam.transforms.store.tables.table_columns import MADE, record_of, values_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, list_values, make_record
 
 PROBLEMS = "problems"
 
@@ -94,7 +94,7 @@ def _call_by_type(
             yield TaggedOutput(tag, item)
 
 
-def keeping_lease(
+def keep_lease(
     element: Any, key: tuple[str, str], step: Callable[..., Any], *arguments: Any
 ) -> Any:
     """Return what the step makes of an element, and renew the run's lease meanwhile.
@@ -107,7 +107,7 @@ def keeping_lease(
         return list(made) if isinstance(made, Iterator) else made
 
 
-def typed(outputs: AnyOutputs, **types: Any) -> AnyOutputs:
+def set_types(outputs: AnyOutputs, **types: Any) -> AnyOutputs:
     """Return the outputs of a step with several, each with its type, which Beam cannot infer."""
     for name, kind in types.items():
         getattr(outputs, name).element_type = kind
@@ -134,7 +134,7 @@ class Spread(beam.PTransform):
     """
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
-        if slots_of(items.pipeline) == 1:
+        if count_slots(items.pipeline) == 1:
             return items
         return items | "Spread" >> beam.Reshuffle()
 
@@ -192,7 +192,7 @@ def check_worker(run: Run) -> None:
         )
 
 
-def slots_of(pipeline: beam.Pipeline) -> int | None:
+def count_slots(pipeline: beam.Pipeline) -> int | None:
     """Return the number of elements that are processed at once, None if it is not known.
 
     In process: the workers. On Flink: the parallelism. On Dataflow: the most workers there may be,
@@ -216,10 +216,10 @@ class UnitRecordCoder(beam.coders.Coder):
         self._values = beam.coders.FastPrimitivesCoder()
 
     def encode(self, value: UnitRecord) -> bytes:
-        return self._values.encode(values_of(value))
+        return self._values.encode(list_values(value))
 
     def decode(self, encoded: bytes) -> UnitRecord:
-        return record_of(dict(zip(MADE.names, self._values.decode(encoded), strict=True)))
+        return make_record(dict(zip(MADE.names, self._values.decode(encoded), strict=True)))
 
     def is_deterministic(self) -> bool:
         return True

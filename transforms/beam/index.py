@@ -11,14 +11,14 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from sentence_beam.transforms.base.measures import Figures, Stopwatch, summed
+from sentence_beam.transforms.base.measures import Figures, Stopwatch, summarise_figures
 from sentence_beam.transforms.beam.graph import (
     Merge,
     Outputs,
     Spread,
     Together,
     flat_map,
-    keeping_lease,
+    keep_lease,
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.index.cells import PASSES
@@ -85,7 +85,7 @@ class BuildIndex(beam.PTransform):
             settled
             | "Choose"
             >> beam.FlatMap(
-                keeping_lease, self._run.key, decisions.choose_work, self._run, self._asked
+                keep_lease, self._run.key, decisions.choose_work, self._run, self._asked
             )
             | "SpreadWork" >> Spread()
             | "Which" >> flat_map(lambda work: [work], outputs=OUTPUTS, main="reads")
@@ -122,10 +122,10 @@ class UpdateIndex(beam.PTransform):
             | "Reads" >> Together()
             | "Buckets"
             >> flat_map(
-                timed_or_retrained,
+                time_or_retrain,
                 self._key,
                 "decide_ms",
-                decisions.buckets_to_match,
+                decisions.list_buckets_to_match,
                 outputs=OUTPUTS,
                 main="buckets",
             )
@@ -139,17 +139,17 @@ class UpdateIndex(beam.PTransform):
             (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, MatchedRows.none()))
             | "AllMatched" >> Merge()
             | "Matched" >> Together()
-            | "Decide" >> beam.FlatMap(timed_together, self._key, "decide_ms", segments.decide)
+            | "Decide" >> beam.FlatMap(time_together, self._key, "decide_ms", segments.decide)
             | "SpreadTargets" >> Spread()
-            | "Build" >> beam.Map(timed, self._key, "segment_ms", with_job, segments.build)
+            | "Build" >> beam.Map(time_step, self._key, "segment_ms", add_job, segments.build)
             | "Left" >> Together()
-            | "Cut" >> beam.FlatMap(timed_together, self._key, "decide_ms", segments.cut)
+            | "Cut" >> beam.FlatMap(time_together, self._key, "decide_ms", segments.cut)
             | "SpreadRanges" >> Spread()
-            | "Write" >> beam.Map(timed, self._key, "segment_ms", with_job, segments.write)
+            | "Write" >> beam.Map(time_step, self._key, "segment_ms", add_job, segments.write)
             | "Built" >> Together()
             | "Conclude"
             >> flat_map(
-                timed_or_retrained,
+                time_or_retrain,
                 self._key,
                 "recall_ms",
                 decisions.conclude,
@@ -158,12 +158,12 @@ class UpdateIndex(beam.PTransform):
             )
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
-        return {DONE: concluded[DONE] | "Facts" >> beam.FlatMap(facts_of), RETRAIN: retrained}
+        return {DONE: concluded[DONE] | "Facts" >> beam.FlatMap(list_facts), RETRAIN: retrained}
 
     def _send(self, figure: str, step: Callable[..., Any]) -> beam.PTransform:
         """Return a step whose results are `made`, and whose rows for other steps are sent."""
         outputs: Outputs = {SentRows: SENT}
-        return flat_map(timed_sending, self._key, figure, step, outputs=outputs, main="made")
+        return flat_map(time_and_send, self._key, figure, step, outputs=outputs, main="made")
 
 
 class GatherByKey(beam.PTransform):
@@ -179,7 +179,7 @@ class GatherByKey(beam.PTransform):
             rows
             | "ByReader" >> beam.Map(lambda part: (part.reader, part)).with_output_types(ByReader)
             | "Group" >> beam.GroupByKey()
-            | "Write" >> beam.Map(keeping_lease, self._key, gathered, self._result)
+            | "Write" >> beam.Map(keep_lease, self._key, gather_sent, self._result)
         )
 
 
@@ -200,7 +200,7 @@ class TrainIndex(beam.PTransform):
             | "Groups" >> beam.Flatten()
             | "Elements" >> beam.Map(IndexElement.from_result)
             | "SpreadSample" >> Spread()
-            | "Sample" >> beam.Map(timed, self._key, "sample_ms", training_sample.sample)
+            | "Sample" >> beam.Map(time_step, self._key, "sample_ms", training_sample.sample)
         )
         trained = (
             sampled,
@@ -209,17 +209,17 @@ class TrainIndex(beam.PTransform):
         return (
             trained
             | "Trained" >> Together()
-            | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.finish)
+            | "Finish" >> beam.FlatMap(time_together, self._key, "train_ms", index_training.finish)
             | "SpreadBuild" >> Spread()
-            | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
+            | "Build" >> beam.Map(time_step, self._key, "segment_ms", index_build.build)
             | "Built" >> Together()
-            | "Cut" >> beam.FlatMap(timed_together, self._key, "segment_ms", index_build.cut)
+            | "Cut" >> beam.FlatMap(time_together, self._key, "segment_ms", index_build.cut)
             | "SpreadRanges" >> Spread()
-            | "Write" >> beam.Map(timed, self._key, "segment_ms", index_build.write)
+            | "Write" >> beam.Map(time_step, self._key, "segment_ms", index_build.write)
             | "Segments" >> Together()
             | "Conclude"
-            >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
-            | "Facts" >> beam.FlatMap(facts_of)
+            >> beam.FlatMap(time_together, self._key, "recall_ms", index_build.conclude)
+            | "Facts" >> beam.FlatMap(list_facts)
         )
 
 
@@ -234,11 +234,11 @@ class FindLists(beam.PTransform):
     def expand(self, sampled: beam.PCollection) -> beam.PCollection:
         works = (
             sampled
-            | "Alone" >> beam.Map(without_figures)
+            | "Alone" >> beam.Map(drop_figures)
             | "Samples" >> Together()
             | "Divide"
             >> self._add_hints(
-                beam.FlatMap(timed_together, self._key, "train_ms", index_training.divide)
+                beam.FlatMap(time_together, self._key, "train_ms", index_training.divide)
             )
         )
         clustered = self._run_pass(works, 0)
@@ -247,7 +247,7 @@ class FindLists(beam.PTransform):
                 clustered
                 | f"Clustered{turn}" >> Together()
                 | f"Again{turn}"
-                >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.again)
+                >> beam.FlatMap(time_together, self._key, "train_ms", index_training.again)
             )
             clustered = self._run_pass(works, turn)
         return clustered
@@ -257,13 +257,13 @@ class FindLists(beam.PTransform):
         return (
             works
             | f"SpreadParts{turn}" >> Spread()
-            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", index_training.assign)
+            | f"Assign{turn}" >> beam.Map(time_step, self._key, "train_ms", index_training.assign)
             | f"Assigned{turn}" >> Together()
             | f"Allot{turn}"
-            >> beam.FlatMap(timed_together, self._key, "train_ms", index_training.allot)
+            >> beam.FlatMap(time_together, self._key, "train_ms", index_training.allot)
             | f"SpreadCells{turn}" >> Spread()
             | f"Cluster{turn}"
-            >> self._add_hints(beam.Map(timed, self._key, "train_ms", index_training.cluster))
+            >> self._add_hints(beam.Map(time_step, self._key, "train_ms", index_training.cluster))
         )
 
     def _add_hints(self, step: beam.PTransform) -> beam.PTransform:
@@ -289,10 +289,10 @@ class IndexElement:
             return cls(made, figures=figures)
         if made.index is None or not figures:
             return cls(fact=made)
-        return cls(fact=RunFact(index=replace(made.index, measures=summed(figures))))
+        return cls(fact=RunFact(index=replace(made.index, measures=summarise_figures(figures))))
 
 
-def timed(
+def time_step(
     element: IndexElement,
     key: tuple[str, str],
     figure: str,
@@ -304,17 +304,17 @@ def timed(
         return element
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease(element.work, key, step, *arguments)
+        made = keep_lease(element.work, key, step, *arguments)
     METRICS.update(watch.figures)
     return IndexElement(made, figures=(*element.figures, watch.figures))
 
 
-def without_figures(element: IndexElement) -> IndexElement:
+def drop_figures(element: IndexElement) -> IndexElement:
     """Return the element without its figures, which another element has."""
     return IndexElement(element.work)
 
 
-def timed_together(
+def time_together(
     elements: list[IndexElement],
     key: tuple[str, str],
     figure: str,
@@ -327,7 +327,7 @@ def timed_together(
         return
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease([element.work for element in elements], key, step)
+        made = keep_lease([element.work for element in elements], key, step)
     METRICS.update(watch.figures)
     figures = (*(each for element in elements for each in element.figures), watch.figures)
     for item in made:
@@ -335,26 +335,26 @@ def timed_together(
         figures = ()
 
 
-def timed_or_retrained(*arguments: Any) -> Iterator[Any]:
-    """Yield as `timed_together`; groups of an index to train come bare, for their output."""
-    for element in timed_together(*arguments):
+def time_or_retrain(*arguments: Any) -> Iterator[Any]:
+    """Yield as `time_together`; groups of an index to train come bare, for their output."""
+    for element in time_together(*arguments):
         yield element.work if isinstance(element.work, TrainingGroup) else element
 
 
-def facts_of(element: IndexElement) -> list[RunFact]:
+def list_facts(element: IndexElement) -> list[RunFact]:
     """Return the fact that an index ended with."""
     return [] if element.fact is None else [element.fact]
 
 
-def gathered(rows: tuple[Reader, Iterable[SentRows]], result: Any) -> IndexElement:
+def gather_sent(rows: tuple[Reader, Iterable[SentRows]], result: Any) -> IndexElement:
     """Write the rows of a reader, and return the element that says so."""
     reader, sent = rows
     return IndexElement((gather(reader, sent), result))
 
 
-def timed_sending(element: IndexElement, *arguments: Any) -> Iterator[IndexElement | SentRows]:
-    """Yield as `timed` what the step makes of an element, and the rows that it sends."""
-    made = timed(element, *arguments[:2], with_job, *arguments[2:])
+def time_and_send(element: IndexElement, *arguments: Any) -> Iterator[IndexElement | SentRows]:
+    """Yield as `time_step` what the step makes of an element, and the rows that it sends."""
+    made = time_step(element, *arguments[:2], add_job, *arguments[2:])
     if made.fact is not None:
         yield made
         return
@@ -363,6 +363,6 @@ def timed_sending(element: IndexElement, *arguments: Any) -> Iterator[IndexEleme
     yield from rows
 
 
-def with_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:
+def add_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:
     """Return the job of an element, which is its first item, and the step's result."""
     return work[0], step(*work)

@@ -21,7 +21,7 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import Machine, Recipe, Space
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL
 from sentence_beam.transforms.steps.embed.element_rows import RowsJob
-from sentence_beam.transforms.steps.embed.row_shapes import faults
+from sentence_beam.transforms.steps.embed.row_shapes import find_faults
 
 SHOWN = 60  # characters of a text in an error
 
@@ -112,7 +112,7 @@ def _encode(texts: Sequence[str], model: Encoder) -> np.ndarray:
 
 def check_texts(texts: Sequence[Any]) -> None:
     """Raise OptionError for texts that `EmbedRows` would reject, with its reason."""
-    reasons = faults(list(texts), "text")
+    reasons = find_faults(list(texts), "text")
     for place, reason in reasons.items():
         raise OptionError(
             f"{len(reasons):,} of {len(texts):,} texts cannot be embedded, first"

@@ -6,7 +6,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
+from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, set_types
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.steps.joins.compared_rows import Group
 from sentence_beam.transforms.steps.joins.nearest_rows import (
@@ -40,13 +40,13 @@ class Neighbours(beam.PTransform):
             | "Prepare"
             >> beam.ParDo(PrepareFn(self._job)).with_outputs(DONE, PROBLEMS, main="groups")
         )
-        typed(prepared, done=BlockRecord, problems=Problem)
+        set_types(prepared, done=BlockRecord, problems=Problem)
         compared = (
             prepared.groups
             | "SpreadGroups" >> beam.Reshuffle()
             | "Compare" >> beam.ParDo(CompareFn(self._job)).with_outputs(PROBLEMS, main="compared")
         )
-        typed(compared, problems=Problem)
+        set_types(compared, problems=Problem)
         finished = (
             compared.compared
             | "Blocks" >> beam.GroupByKey()

@@ -17,9 +17,9 @@ from sentence_beam.transforms.beam.graph import (
     Spread,
     Together,
     check_worker,
+    count_slots,
     flat_map,
-    slots_of,
-    typed,
+    set_types,
 )
 from sentence_beam.transforms.beam.metrics import StageMetrics
 from sentence_beam.transforms.steps.options.job import EmbedJob
@@ -28,13 +28,13 @@ from sentence_beam.transforms.steps.plan.elements import (
     FilesToLookInto,
     PlannedFiles,
     ShardsToCheck,
-    packed,
+    pack_table,
 )
 from sentence_beam.transforms.steps.plan.list_files import Listed, list_files
 from sentence_beam.transforms.steps.plan.look import write_looked
 from sentence_beam.transforms.steps.plan.look_into import (
-    check_for,
     check_shards,
+    choose_check,
     look_into_all,
 )
 from sentence_beam.transforms.steps.plan.whole_plan import record
@@ -58,18 +58,18 @@ class Plan(beam.PTransform):
         self._job = job
 
     def expand(self, globs: beam.PCollection[str]) -> Any:
-        found = found_in(globs, self._job)
+        found = find_in(globs, self._job)
         step: Callable[..., Iterator[Any]] = record
         spans: Any = typehints.List[typehints.Any]
         if self._job.by_content:
             found = self._count_rows(found)
             step = content_plan.record
             spans = content_plan.ToRead
-        slots = slots_of(globs.pipeline)
+        slots = count_slots(globs.pipeline)
         recorded = found | "Record" >> flat_map(
             step, self._job, slots, outputs=OUTPUTS, main="spans"
         )
-        return typed(recorded, spans=spans, problems=Problem)
+        return set_types(recorded, spans=spans, problems=Problem)
 
     def _count_rows(self, together: beam.PCollection) -> beam.PCollection:
         """Return one list of the opened files and the spans, whose rows have been counted."""
@@ -80,7 +80,7 @@ class Plan(beam.PTransform):
             | "SpreadUnopened" >> Spread()
             | "OpenFiles" >> beam.ParDo(OpenFilesFn(self._job))
             | "TogetherOpened" >> Together()
-            | "Check" >> beam.FlatMap(content_plan.to_count, self._job)
+            | "Check" >> beam.FlatMap(content_plan.list_to_count, self._job)
             # How many buckets there are must not depend on how the rows lie in files, so the rows
             # are counted first.
             | "SpreadSpans" >> Spread()
@@ -98,16 +98,16 @@ class LookAt(beam.PTransform):
         self._output = output
 
     def expand(self, globs: beam.PCollection[str]) -> beam.PCollection:
-        return found_in(globs, self._job) | "Write" >> beam.Map(
+        return find_in(globs, self._job) | "Write" >> beam.Map(
             write_looked, self._job, self._output
         )
 
 
-def found_in(globs: beam.PCollection[str], job: EmbedJob) -> beam.PCollection:
+def find_in(globs: beam.PCollection[str], job: EmbedJob) -> beam.PCollection:
     """Return one list of what workers have found of the files of globs, and of carried shards."""
     return (
         globs
-        | "List" >> beam.FlatMap(list_files, job, slots_of(globs.pipeline))
+        | "List" >> beam.FlatMap(list_files, job, count_slots(globs.pipeline))
         # Footers are read in parallel: listing and reading must not fuse.
         | "SpreadFiles" >> beam.Reshuffle()
         | "Look" >> beam.ParDo(LookFn(job))
@@ -148,11 +148,11 @@ class LookFn(JobFn):
     def _look(self, item: FilesToLookInto | ShardsToCheck) -> list[Any]:
         if isinstance(item, ShardsToCheck):
             run = self._job.run
-            of_all = partial(_SHARED.acquire, run.shard_check, tag=run.key)
-            self._check = check_for(run, item.parts, of_all)
+            of_all = partial(_SHARED.acquire, run.make_shard_check, tag=run.key)
+            self._check = choose_check(run, item.parts, of_all)
             return [check_shards(item.parts, self._job.root, self._check)]
         rows, problems = look_into_all(item.table, self._job)
         self._metrics.count({"files": len(rows)})
         for ms in rows.column("ms").drop_null().to_pylist():
             self._metrics.update({"file_ms": ms})
-        return [PlannedFiles(packed(rows)), *problems]
+        return [PlannedFiles(pack_table(rows)), *problems]

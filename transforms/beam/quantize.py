@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keeping_lease
+from sentence_beam.transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keep_lease
 from sentence_beam.transforms.steps.embed.quantized_units import (
     Measured,
     keep,
@@ -30,7 +30,7 @@ class Made(NamedTuple):
     ranges: beam.PCollection | None = None
 
 
-def quantized(made: Any, run: Run) -> Made:
+def quantize_made(made: Any, run: Run) -> Made:
     """Return `made.units` and `made.problems`, quantized if the run fits ranges."""
     if not run.fits_ranges:
         return Made(made.units, made.problems)
@@ -49,11 +49,11 @@ class Quantize(beam.PTransform):
         measured = (
             units
             | "SpreadRanges" >> beam.Reshuffle()
-            | "Measure" >> beam.Map(keeping_lease, self._run.key, measure, self._run.root)
+            | "Measure" >> beam.Map(keep_lease, self._run.key, measure, self._run.root)
             | "Merge" >> beam.CombineGlobally(MergeAll(Measured()))
         )
         fitted = measured | "Keep" >> flat_map(
-            keeping_lease,
+            keep_lease,
             self._run.key,
             keep,
             self._run,

@@ -4,7 +4,7 @@ from functools import partial
 
 import apache_beam as beam
 
-from sentence_beam.transforms.beam.quantize import Made, quantized
+from sentence_beam.transforms.beam.quantize import Made, quantize_made
 from sentence_beam.transforms.beam.rewrite import RewriteUnits
 from sentence_beam.transforms.steps.fit.recalibration import RecalibrateJob, Recalibration
 
@@ -22,4 +22,4 @@ class Recalibrate(beam.PTransform):
     def expand(self, units: beam.PCollection) -> Made:
         run = self._job.run
         made = units | "Units" >> RewriteUnits(run, partial(Recalibration, self._job))
-        return quantized(made, run)
+        return quantize_made(made, run)

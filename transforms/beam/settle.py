@@ -8,11 +8,11 @@ from apache_beam.pvalue import PBegin
 from apache_beam.typehints import typehints
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
+from sentence_beam.transforms.beam.graph import Merge, Together, keep_lease
 from sentence_beam.transforms.steps.commit.commit_run import settle_run
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.made_units import by_stretch, pack
+from sentence_beam.transforms.store.runs.made_units import assign_stretch, pack
 from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.tables.names import STRETCHES
 
@@ -46,9 +46,9 @@ class Settle(beam.PTransform):
             tuple(grouped_units)
             | "Units" >> Merge()
             | "Group" >> beam.GroupByKey()
-            | "Pack" >> beam.FlatMap(keeping_lease, self._run.key, _pack_units)
+            | "Pack" >> beam.FlatMap(keep_lease, self._run.key, _pack_units)
             | "Together" >> Together()
-            | "Settle" >> beam.Map(keeping_lease, self._run.key, settle_run, self._run)
+            | "Settle" >> beam.Map(keep_lease, self._run.key, settle_run, self._run)
         )
         settled.element_type = RunFact
         return settled
@@ -56,7 +56,7 @@ class Settle(beam.PTransform):
 
 def _key_by_stretch(item: UnitRecord | Problem | None) -> tuple[int, Any]:
     """Return (stretch, values) of a unit; problems have a key of their own."""
-    return by_stretch(item) if isinstance(item, UnitRecord) else (PROBLEMS_KEY, item)
+    return assign_stretch(item) if isinstance(item, UnitRecord) else (PROBLEMS_KEY, item)
 
 
 def _pack_units(grouped: tuple[int, Iterable[Any]]) -> Iterator[tuple[int, bytes] | Problem | None]:

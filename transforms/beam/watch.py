@@ -4,7 +4,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from sentence_beam.transforms.beam.graph import Merge, Together, keeping_lease
+from sentence_beam.transforms.beam.graph import Merge, Together, keep_lease
 from sentence_beam.transforms.steps.watch.watch_run import WatchJob, watch_answers
 from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.run_facts import RunFact
@@ -27,7 +27,7 @@ class WatchAnswers(beam.PTransform):
             parts
             | "All" >> Merge()
             | "Together" >> Together()
-            | "Ask" >> beam.FlatMap(keeping_lease, self._job.run.key, watch_answers, self._job)
+            | "Ask" >> beam.FlatMap(keep_lease, self._job.run.key, watch_answers, self._job)
         )
         answers.element_type = RunFact
         return answers

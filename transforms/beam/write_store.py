@@ -12,10 +12,10 @@ from apache_beam.transforms.window import GlobalWindows
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.base.values import StrPath, as_text
-from sentence_beam.transforms.beam.chunks import fields_of
-from sentence_beam.transforms.beam.content import empty_blocks
+from sentence_beam.transforms.beam.chunks import list_fields
+from sentence_beam.transforms.beam.content import make_empty_blocks
 from sentence_beam.transforms.beam.embed import EmbedBlocks, PackedBlocks
-from sentence_beam.transforms.beam.finish import finished
+from sentence_beam.transforms.beam.finish import finish_run
 from sentence_beam.transforms.beam.graph import (
     PROBLEMS,
     JobFn,
@@ -30,8 +30,11 @@ from sentence_beam.transforms.steps.commit.commit_run import raise_failure
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.keywords import WriteKeywords
-from sentence_beam.transforms.steps.options.resolve import Resolved, index_ram
-from sentence_beam.transforms.steps.options.rows_options import options_for_rows, resolve_for_rows
+from sentence_beam.transforms.steps.options.resolve import Resolved, estimate_index_ram
+from sentence_beam.transforms.steps.options.rows_options import (
+    make_options_for_rows,
+    resolve_for_rows,
+)
 from sentence_beam.transforms.steps.plan.collection import (
     CollectionPacker,
     Engine,
@@ -71,7 +74,7 @@ class WriteStore(beam.PTransform):
         **options: Unpack[WriteKeywords],
     ):
         super().__init__()
-        self._asked = options_for_rows(as_text(store), text, id, options)
+        self._asked = make_options_for_rows(as_text(store), text, id, options)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         if not rows.is_bounded:
@@ -79,11 +82,11 @@ class WriteStore(beam.PTransform):
                 "WriteStore needs all rows of a collection, and an unbounded PCollection has no"
                 " end; read a bounded part of the source"
             )
-        engine = engine_of(rows.pipeline)
+        engine = find_engine(rows.pipeline)
         with python_names(parameters_of(EmbedOptions)):
             resolved = resolve_for_rows(self._asked, engine.in_process)
         job = resolved.job
-        fields = fields_of(rows.element_type)
+        fields = list_fields(rows.element_type)
         if fields is not None:
             check_named(set(fields), fields, job)
         resolved.keep_calibration()
@@ -120,15 +123,17 @@ class WriteStore(beam.PTransform):
                 PROBLEMS, main="blocks"
             )
         )
-        empty = begun.buckets | "Empty" >> beam.FlatMap(lambda work: empty_blocks(work.buckets))
+        empty = begun.buckets | "Empty" >> beam.FlatMap(
+            lambda work: make_empty_blocks(work.buckets)
+        )
         blocks = (packed.blocks, empty) | "Blocks" >> beam.Flatten()
         hints = _drop_missing(accelerator=options.accelerator, min_ram=options.min_ram)
         embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
         settled_parts = (embedded.units, embedded.problems, begun[PROBLEMS])
         indexing = _drop_missing(
-            accelerator=options.accelerator, min_ram=index_ram(resolved, options.min_ram)
+            accelerator=options.accelerator, min_ram=estimate_index_ram(resolved, options.min_ram)
         )
-        result = finished(settled_parts, embedded.ranges, resolved, indexing)
+        result = finish_run(settled_parts, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
         return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_in_python)
 
@@ -139,7 +144,7 @@ def raise_in_python(result: Result) -> Result:
         return raise_failure(result)
 
 
-def engine_of(pipeline: beam.Pipeline) -> Engine:
+def find_engine(pipeline: beam.Pipeline) -> Engine:
     """Return the engine of a pipeline, by its runner and options."""
     name = type(pipeline.runner).__name__
     job = pipeline.options.view_as(GoogleCloudOptions).job_name or "a pipeline with WriteStore"

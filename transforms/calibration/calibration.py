@@ -65,7 +65,7 @@ class Calibration:
             "parameters": spec.to_json(),
             "input_dim": widths[0],
             "dim": widths[1],
-            "tensors": tensors_digest(tensors),
+            "tensors": hash_tensors(tensors),
         }
         info |= {"digest": _digest(info), "fitted_on": dict(fitted_on), "summary": dict(summary)}
         return cls(info, tensors)
@@ -146,7 +146,7 @@ class Calibration:
         problem = f"{prefix}{TENSORS} is not the file that {INFO} describes"
         with refuse_damage(problem, "fit the calibration again", OptionError):
             tensors = load(files[TENSORS])
-            if tensors_digest(tensors) != info["tensors"]:
+            if hash_tensors(tensors) != info["tensors"]:
                 raise ValueError("its digest is another")
         return cls(info, tensors)
 
@@ -193,7 +193,7 @@ def check_space(info: Mapping[str, Any], space: Space, where: str) -> None:
     fitted.check(space, what, "fit one on a store of this space", ignoring=OUTPUT_FIELDS)
 
 
-def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:
+def hash_tensors(tensors: Mapping[str, np.ndarray]) -> str:
     """Return the sha256 in hex over the tensors' names, types, shapes and bytes.
 
     It does not depend on the layout of the file.

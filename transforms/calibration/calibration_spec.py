@@ -59,7 +59,7 @@ class CalibrationSpec:
             parts.append(GRAMMAR.write(part, values))
         return "+".join(parts)
 
-    def fitted_to(self, width: int) -> "CalibrationSpec":
+    def fit_to(self, width: int) -> "CalibrationSpec":
         """Return the SPEC for vectors of so many components.
 
         `top=auto` becomes one direction for each hundred components, at least one.

@@ -44,7 +44,7 @@ def fit_calibration(
     """
     if spec.name not in AFFINE or moments is None:
         moments = Moments.from_rows(sample)
-    spec = spec.fitted_to(moments.width)
+    spec = spec.fit_to(moments.width)
     fitted_on = {
         **fitted_on,
         "n": moments.n,

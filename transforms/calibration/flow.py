@@ -68,7 +68,7 @@ class FlowParameters:
         raise OptionError(f"flow: {dim} components cannot be halved {self.levels} times; {mend}")
 
 
-def trained_shapes(parameters: FlowParameters, dim: int) -> dict[str, tuple[int, ...]]:
+def list_trained_shapes(parameters: FlowParameters, dim: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all trained tensors.
 
     The log-scales of the steps come first, then those of the couplings, then the others.
@@ -93,7 +93,7 @@ def log_scales(logs: Tensor) -> Tensor:
     return (LOG_SCALE_FACTOR * logs).clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
 
 
-def with_scales(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def compute_scales(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Turn every `logs` into a `scale`, as `forward` needs them."""
     ready = dict(tensors)
     for name in tensors:
@@ -141,7 +141,7 @@ def apply_flow(
     tensors: Mapping[str, np.ndarray], parameters: FlowParameters, x: np.ndarray
 ) -> np.ndarray:
     """Return the images of vectors, both float32 [n, C]; a row's does not depend on others."""
-    ready = with_scales({name: torch.from_numpy(np.asarray(t)) for name, t in tensors.items()})
+    ready = compute_scales({name: torch.from_numpy(np.asarray(t)) for name, t in tensors.items()})
     with torch.inference_mode():
         blocks = torch.from_numpy(np.ascontiguousarray(x, np.float32)).split(_BLOCK_ROWS)
         return torch.cat([forward(ready, parameters, block) for block in blocks]).numpy()

@@ -14,9 +14,9 @@ from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.calibration.flow import (
     FlowParameters,
     forward,
+    list_trained_shapes,
     log_scales,
     permute,
-    trained_shapes,
 )
 
 BATCH = 64
@@ -155,7 +155,7 @@ class Training:
 
     def __post_init__(self) -> None:
         dim = len(self.initial["live"])
-        self.shapes = trained_shapes(self.parameters, dim)
+        self.shapes = list_trained_shapes(self.parameters, dim)
         self._sizes = [math.prod(shape) for shape in self.shapes.values()]
         flat = torch.cat([self.initial[name].reshape(-1) for name in self.shapes])
         self.flat = flat.to(self.device, self.dtype).requires_grad_()

@@ -24,8 +24,8 @@ _ARROW = "arrow:"
 _BYTES = "schema:"
 
 
-def code_of(kind: pa.DataType) -> str:
-    """Return the code of an Arrow type, with which `type_of` returns the type again."""
+def make_code(kind: pa.DataType) -> str:
+    """Return the code of an Arrow type, with which `parse_type` returns the type again."""
     name = str(kind)
     try:
         if pa.type_for_alias(name) == kind:
@@ -55,7 +55,7 @@ def is_word(code: str) -> bool:
 
 
 @functools.lru_cache(256)
-def type_of(code: str) -> ColumnType:
+def parse_type(code: str) -> ColumnType:
     """Return the type of a word or of a code."""
     if is_word(code):
         return TYPES[code]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.corpus.left_out import MARKED, REASONS
-from sentence_beam.transforms.storage.globs import Glob, folder_of, literal_part
+from sentence_beam.transforms.storage.globs import Glob, get_folder, get_literal_part
 
 HIDDEN = "hidden"
 HIDDEN_FOLDER = "hidden folder"
@@ -46,7 +46,7 @@ class Beside:
         folders: dict[str, Counter[str]] = {}
         for path, reason in reasons:
             if path not in globs:
-                folders.setdefault(folder_of(path), Counter())[reason] += 1
+                folders.setdefault(get_folder(path), Counter())[reason] += 1
         return cls({folder: dict(counts) for folder, counts in folders.items()})
 
     def total(self) -> dict[str, int]:
@@ -62,7 +62,7 @@ def _rank(item: tuple[str, int]) -> tuple[bool, int, str]:
     return reason not in REASONS, -count, reason
 
 
-def merged(elements: Iterable[Any]) -> Beside:
+def merge_counts(elements: Iterable[Any]) -> Beside:
     """Join the counts among the elements of a plan.
 
     A folder in which two globs looked counts once.
@@ -77,17 +77,17 @@ def merged(elements: Iterable[Any]) -> Beside:
 @functools.lru_cache(2)
 def _compile(globs: frozenset[str], hidden: bool, marked: bool = True) -> tuple[Glob, ...]:
     """The globs that have a wildcard."""
-    return tuple(Glob(glob, hidden, marked) for glob in globs if literal_part(glob) != glob)
+    return tuple(Glob(glob, hidden, marked) for glob in globs if get_literal_part(glob) != glob)
 
 
 def _find_reason(path: str, hidden: bool) -> str:
     name = path.rstrip("/").rpartition("/")[2]
     if name.startswith(".") and not hidden:
         return HIDDEN_FOLDER if path.endswith("/") else HIDDEN
-    return reason_for_ending(path)
+    return name_ending(path)
 
 
-def reason_for_ending(path: str) -> str:
+def name_ending(path: str) -> str:
     """The ending of a path's name in lower case, or that it has none."""
     _, dot, ending = path.rpartition("/")[2].lstrip(".").rpartition(".")
     return f".{ending.lower()}" if dot else NO_ENDING

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, stream_bytes, stream_table
-from sentence_beam.transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, read_stream, write_stream
+from sentence_beam.transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, find_buckets
 from sentence_beam.transforms.corpus.rows import Rejected, UnitRows
 from sentence_beam.transforms.corpus.waiting import WaitingRows
 from sentence_beam.transforms.space import row_hash, row_hashes
@@ -70,7 +70,7 @@ class Packer:
         rows = sum(map(len, self.tables))
         if self.spill is not None:
             self._write_down()
-            tables = (by_hash(table) for _, table in self.spill.read() if table is not None)
+            tables = (sort_by_hash(table) for _, table in self.spill.read() if table is not None)
             rows = self.spill.rows
         elif self.tables:
             tables = iter([self._sort_tables()])
@@ -83,7 +83,7 @@ class Packer:
             yield from _make_blocks(table, self.buckets, read_ms / rows)
 
     def _sort_tables(self) -> pa.Table:
-        return by_hash(pa.concat_tables(self.tables))
+        return sort_by_hash(pa.concat_tables(self.tables))
 
     def _write_down(self) -> None:
         """Move the rows in memory to disk."""
@@ -92,14 +92,14 @@ class Packer:
         parts = min(self.buckets.groups, SPILLED_PARTS)
         self.spill = self.spill or WaitingRows(parts)
         table = self._sort_tables()
-        bucket = buckets_of(as_hashes(table.column("hash")), self.buckets.bits)
+        bucket = find_buckets(as_hashes(table.column("hash")), self.buckets.bits)
         group = bucket // self.buckets.per_group
         self.spill.add(table, group * parts // self.buckets.groups)
         self.tables = []
         self.size = 0
 
 
-def by_hash(table: pa.Table) -> pa.Table:
+def sort_by_hash(table: pa.Table) -> pa.Table:
     """Sort the rows by their hash, in one chunk."""
     table = table.combine_chunks()
     return table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")]))
@@ -110,7 +110,7 @@ def _make_blocks(
 ) -> Iterator[tuple[int, PackedRows]]:
     """Yield (group, packed rows) for rows sorted by hash; reading one took `read_ms`."""
     table = _encode_texts(table)
-    bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
+    bucket = find_buckets(as_hashes(table.column("hash")), buckets.bits)
     per_group = buckets.per_group
     parts = _find_shares(table)
     groups, starts = np.unique(bucket // per_group, return_index=True)
@@ -135,14 +135,14 @@ def _make_table(rows: UnitRows) -> pa.Table:
     """
     hashes = row_hashes(rows.texts)
     hashes += [row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in rows.rejects]
-    return table_of_rows(rows).add_column(0, "hash", pa.array(hashes, pa.binary(16)))
+    return tabulate_rows(rows).add_column(0, "hash", pa.array(hashes, pa.binary(16)))
 
 
-def table_of_rows(rows: UnitRows) -> pa.Table:
+def tabulate_rows(rows: UnitRows) -> pa.Table:
     """Return the good rows as a table, then the rejected ones, with the excerpt as text."""
     bad = rows.rejects
     texts = [*rows.texts, *(r.excerpt for r in bad)]
-    files = [*map(rows.file_of, range(len(rows.texts))), *(r.file for r in bad)]
+    files = [*map(rows.find_file, range(len(rows.texts))), *(r.file for r in bad)]
     columns = {
         "id": pa.array([*rows.ids, *(r.id for r in bad)], pa.string()),
         "text": pa.array(texts, pa.large_string()),
@@ -178,12 +178,12 @@ def pack(table: pa.Table) -> bytes:
     text = table.column("text").combine_chunks()
     used, places = np.unique(text.indices.to_numpy(), return_inverse=True)
     table = _set_texts(table, places, text.dictionary.take(pa.array(used)))
-    return stream_bytes(table)
+    return write_stream(table)
 
 
 def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
     """Unpack the rows of blocks, sorted by hash, id and kept values; None without a block."""
-    tables = list(map(stream_table, blocks))
+    tables = list(map(read_stream, blocks))
     if not tables:
         return None
     return _sort_rows(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
@@ -216,7 +216,7 @@ def _sort_ties(table: pa.Table) -> pa.Table:
     return table.take(pa.array(order))
 
 
-def slices(
+def slice_group(
     packed: list[bytes], buckets: Buckets, group: int
 ) -> Iterator[tuple[int, pa.Table | None]]:
     """Yield (bucket, its rows) for every bucket of a group, from the group's blocks.
@@ -229,11 +229,11 @@ def slices(
         return
     spill = WaitingRows(buckets.per_group // BUCKETS_PER_GROUP)
     for data in packed:
-        table = stream_table(data)
+        table = read_stream(data)
         table = table.set_column(
             table.column_names.index("text"), "text", table.column("text").cast(pa.large_string())
         )
-        bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
+        bucket = find_buckets(as_hashes(table.column("hash")), buckets.bits)
         spill.add(table, (bucket - first) // BUCKETS_PER_GROUP)
     for part, rows in spill.read():
         if rows is not None:
@@ -249,14 +249,14 @@ def _slice_buckets(
     if table is None:
         yield from ((number, None) for number in numbers)
         return
-    bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
+    bucket = find_buckets(as_hashes(table.column("hash")), buckets.bits)
     starts = np.searchsorted(bucket, numbers, "left")
     stops = np.searchsorted(bucket, numbers, "right")
     for number, start, stop in zip(numbers, starts, stops, strict=True):
         yield number, table.slice(start, stop - start)
 
 
-def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
+def make_bucket_unit(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
     """Return the rows of a bucket, or of a part of one, as a unit."""
     unit = UnitRows(name, None, bucket, bucket + 1, [], [], [], None, [])
     if table is None or not len(table):
@@ -266,11 +266,11 @@ def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
     used = pc.unique(text.indices)
     values = dict(zip(used.to_pylist(), text.dictionary.take(used).to_pylist(), strict=True))
     texts = [values[place] for place in text.indices.to_pylist()]
-    return replace(filled(unit, table, texts), files=good.column("file").to_pylist())
+    return replace(fill_unit(unit, table, texts), files=good.column("file").to_pylist())
 
 
-def filled(unit: UnitRows, table: pa.Table, texts: list[str]) -> UnitRows:
-    """Return the unit with the rows of a table that `table_of_rows` made.
+def fill_unit(unit: UnitRows, table: pa.Table, texts: list[str]) -> UnitRows:
+    """Return the unit with the rows of a table that `tabulate_rows` made.
 
     `texts` are those of the good rows.
     """

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from sentence_beam.transforms.base.arrow_arrays import hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import get_hash_prefixes
 from sentence_beam.transforms.base.json_entries import count
 from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN
 
@@ -117,14 +117,14 @@ class Buckets:
         return 1 << (int(np.ceil(rows / planned)) - 1).bit_length()
 
 
-def buckets_of(hashes: np.ndarray, bits: int) -> np.ndarray:
+def find_buckets(hashes: np.ndarray, bits: int) -> np.ndarray:
     """The bucket of each row hash, uint8 [n, 16]: its first bits; int64 [n]."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
-    return (hash_prefixes(hashes) >> np.uint64(64 - bits)).astype(np.int64)
+    return (get_hash_prefixes(hashes) >> np.uint64(64 - bits)).astype(np.int64)
 
 
-def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+def split_by_bucket(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (number, rows) of each bucket with rows; `bucket` [n] has the number of each row.
 
     Rows are int64, in order.
@@ -136,7 +136,7 @@ def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarr
             yield number, places
 
 
-def piece_of(row_id: str, pieces: int) -> int:
+def find_piece(row_id: str, pieces: int) -> int:
     """The number of a row's piece of a heavy bucket: the first bits of its id's hash."""
     first = int.from_bytes(hashlib.blake2b(row_id.encode(), digest_size=8).digest(), "big")
     return first * pieces >> 64

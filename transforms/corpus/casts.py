@@ -6,20 +6,25 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string, plain, plain_type
-from sentence_beam.transforms.corpus.column_types import TYPES, ColumnType, not_of_type, read_texts
+from sentence_beam.transforms.base.arrow_arrays import as_plain, as_plain_type, is_bytes, is_string
+from sentence_beam.transforms.corpus.column_types import (
+    TYPES,
+    ColumnType,
+    make_type_reason,
+    read_texts,
+)
 from sentence_beam.transforms.corpus.column_values import (
     KEPT_NOT_UTF8,
     Reasons,
-    decoded,
-    first_reasons,
-    values_as_text,
+    decode_texts,
+    format_values,
+    merge_reasons,
 )
 
 
 def can_read(arrow_type: pa.DataType, kind: ColumnType) -> bool:
     """Whether a column of an Arrow type can be read as a type, apart from invalid values."""
-    arrow_type = plain_type(arrow_type)
+    arrow_type = as_plain_type(arrow_type)
     if is_string(arrow_type) or pa.types.is_null(arrow_type) or is_string(kind.arrow):
         return True
     return _can_cast(arrow_type, kind.arrow) or _is_flag(arrow_type, kind)
@@ -31,15 +36,15 @@ def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Re
     Numbers become the nearest float, unless they are whole and no option names the type; times lose
     what is finer than a microsecond. Other values that the type does not hold exactly are invalid.
     """
-    column = plain(column)
+    column = as_plain(column)
     if column.type == kind.arrow:
         return column, None
     if is_string(kind.arrow):
         return _write_text(column, kind.arrow)
     if is_string(column.type) or _is_flag(column.type, kind):
-        texts, reasons = decoded(column.cast(pa.large_string()))
+        texts, reasons = decode_texts(column.cast(pa.large_string()))
         values, others = read_texts(texts, name, kind)
-        return pa.array(values, kind.arrow), first_reasons(reasons, others)
+        return pa.array(values, kind.arrow), merge_reasons(reasons, others)
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), kind.arrow), None
     cast = pa.nulls(len(column), kind.arrow)
@@ -52,7 +57,7 @@ def _write_text(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Reasons]
     """Write the values of a column as text, with reasons for those that are not UTF-8."""
     if is_string(column.type):
         return column.cast(kind), None
-    texts, reasons = values_as_text(column)
+    texts, reasons = format_values(column)
     return pa.array(texts, kind), reasons and [each and KEPT_NOT_UTF8 for each in reasons]
 
 
@@ -66,7 +71,7 @@ def _find_reasons(before: pa.Array, after: pa.Array, name: str, kind: ColumnType
     if before.null_count == after.null_count:
         return None
     is_lost = pc.and_(before.is_valid(), after.is_null()).to_pylist()
-    return [not_of_type(name, kind) if lost else None for lost in is_lost]
+    return [make_type_reason(name, kind) if lost else None for lost in is_lost]
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from sentence_beam.transforms.corpus.files import InputFile, check_distinct
 from sentence_beam.transforms.corpus.find import match_inputs
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
 from sentence_beam.transforms.corpus.formats.format import RawRow
-from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
+from sentence_beam.transforms.corpus.formats.registry import choose_reader, open_columns
 from sentence_beam.transforms.corpus.row_blocks import Columns
 from sentence_beam.transforms.corpus.rows import UnitRows, read_span
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS, Span
@@ -31,14 +31,14 @@ def list_files(
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
 
-def with_cut(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> InputFile:
+def set_cut(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> InputFile:
     """The file with the size of its spans, which is chosen unless a store has it already.
 
     Raises SentenceBeamError for a file that cannot be read.
     """
     if file.cut is not None:
         return file
-    return replace(file, cut=reader_of(file).choose_cut(file, text, unit_tokens))
+    return replace(file, cut=choose_reader(file).choose_cut(file, text, unit_tokens))
 
 
 def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
@@ -47,7 +47,7 @@ def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) ->
     `text` names the column with the text, or the columns of its template. Raises SentenceBeamError
     for a file that cannot be read.
     """
-    return reader_of(file).spans(with_cut(file, text, unit_tokens), text, unit_tokens)
+    return choose_reader(file).spans(set_cut(file, text, unit_tokens), text, unit_tokens)
 
 
 def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
@@ -56,9 +56,9 @@ def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
     Plain text has no columns.
     """
     check_first_bytes(file)
-    reader = reader_of(file)
+    reader = choose_reader(file)
     if reader.has_columns:
-        columns_of(file).check(columns)
+        open_columns(file).check(columns)
     return reader.spans(file, columns.text, UNIT_TOKENS)
 
 
@@ -78,7 +78,7 @@ def read_header(file: InputFile) -> list[str]:
     Raises OptionError for a file without columns.
     """
     check_first_bytes(file)
-    names = reader_of(file).header(file)
+    names = choose_reader(file).header(file)
     if not names:
         raise OptionError(f"{file.path} is empty; leave it out of --input")
     return names
@@ -90,7 +90,7 @@ def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
     Raises SentenceBeamError for a file that cannot
     be read.
     """
-    return reader_of(file).values(file, names)
+    return choose_reader(file).values(file, names)
 
 
 def describe_files(files: Iterable[InputFile]) -> dict[str, tuple[str, str]]:
@@ -99,10 +99,12 @@ def describe_files(files: Iterable[InputFile]) -> dict[str, tuple[str, str]]:
     Each one has its format and the name of its first file. Files that cannot be read are left out.
     """
     descriptions: dict[str, tuple[str, str]] = {}
-    with_syntax = (file for file in files if reader_of(file).has_header)
+    with_syntax = (file for file in files if choose_reader(file).has_header)
     for file in islice(with_syntax, DESCRIBED):
         with contextlib.suppress(SentenceBeamError):
-            descriptions.setdefault(reader_of(file).describe(file), (file.format, file.relative))
+            descriptions.setdefault(
+                choose_reader(file).describe(file), (file.format, file.relative)
+            )
     return descriptions
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import (
+    as_plain_type,
     is_bytes,
     is_string,
-    parquet_bytes,
-    plain_type,
+    write_parquet_bytes,
 )
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.row_blocks import Columns
 
@@ -44,36 +44,38 @@ class FileColumns(ABC):
     def kept_types(self, columns: Columns) -> tuple[tuple[str, str], ...]:
         """Return each kept column that the file has, with the code of its type; raises as `check`.
 
-        The type is the requested one, else that of the values, as `found_types` has it.
+        The type is the requested one, else that of the values, as `find_types` has it.
         """
         self.check(columns)
         keep = columns.keep
         types = columns.kinds
-        kinds = dict(self.found_types(tuple(name for name in keep if name not in types)))
-        kinds |= {name: types[name].word for name in self.existing(keep) or () if name in types}
+        kinds = dict(self.find_types(tuple(name for name in keep if name not in types)))
+        kinds |= {
+            name: types[name].word for name in self.find_existing(keep) or () if name in types
+        }
         return tuple((name, kinds[name]) for name in keep if name in kinds)
 
     @abstractmethod
-    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return each of the columns that the file has, with the code of the type of its values.
 
         The code is "" if values can be read as any type; see `arrow_types` for the others.
         """
 
     @abstractmethod
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    def find_existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         """Return the names that the file has; None if it has no rows to tell."""
 
     def lacking(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of columns that the file does not have."""
-        existing = self.existing(names)
+        existing = self.find_existing(names)
         return tuple(name for name in names if name not in existing) if existing is not None else ()
 
-    def first_keys(self) -> list[str] | None:
+    def read_first_keys(self) -> list[str] | None:
         """Return the keys of the first rows; None for formats with a schema or a header."""
         return None
 
-    def first_values(self, rows: int) -> dict[str, list[Any]]:
+    def read_first_values(self, rows: int) -> dict[str, list[Any]]:
         """Return the values of the first rows, by column; none for plain text.
 
         Values of no type that a text or an id has may be left out, with their columns.
@@ -89,9 +91,9 @@ class FileColumns(ABC):
         """The names that were stripped, as the file has them."""
         return ()
 
-    def missing_error(self, name: str, option: str) -> OptionError:
+    def make_missing_error(self, name: str, option: str) -> OptionError:
         """Return the error for a column that the file does not have."""
-        return no_column(self.file, name, option, ITS_COLUMNS, self.names())
+        return make_column_error(self.file, name, option, ITS_COLUMNS, self.names())
 
 
 def name_options(columns: Columns) -> list[tuple[str, str]]:
@@ -101,7 +103,7 @@ def name_options(columns: Columns) -> list[tuple[str, str]]:
     return [(option, name) for option, name in named if name is not None]
 
 
-def no_column(
+def make_column_error(
     file: InputFile, name: str, option: str, noun: str, names: Sequence[str]
 ) -> OptionError:
     """Return the error for a missing column; `noun` is the message's word for the other columns."""
@@ -112,12 +114,12 @@ def no_column(
 
 def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
     """Return the end of a message about a missing column: a similar name, and all names."""
-    near = nearest(name, names) if name not in names else None
+    near = find_nearest(name, names) if name not in names else None
     listed = ", ".join(map(_quote, names)) or "none"
     return f"; did you mean {_quote(near)}? {noun}: {listed}" if near else f"; {noun}: {listed}"
 
 
-def with_values(message: str, columns: FileColumns) -> str:
+def add_values(message: str, columns: FileColumns) -> str:
     """Return a message that lists columns with a value of each.
 
     Messages that a store keeps have no values: rows may be erased from it.
@@ -126,7 +128,7 @@ def with_values(message: str, columns: FileColumns) -> str:
     before, listed, after = message.rpartition(f": {', '.join(map(_quote, names))}")
     if not listed:
         return message
-    values = columns.first_values(SAMPLED)
+    values = columns.read_first_values(SAMPLED)
     shown = [f"{_quote(name)}{_show_value(values.get(name, ()))}" for name in names]
     return f"{before}: {', '.join(shown)}{after}"
 
@@ -152,8 +154,8 @@ def _quote(name: str) -> str:
 def can_be_kept(kind: pa.DataType) -> bool:
     """Whether rows of a column of this type can be selected and written as Parquet."""
     try:
-        rows = pa.table({"kept": pa.nulls(1, plain_type(kind))})
-        parquet_bytes(rows.take(pa.array([0])))
+        rows = pa.table({"kept": pa.nulls(1, as_plain_type(kind))})
+        write_parquet_bytes(rows.take(pa.array([0])))
     except (pa.ArrowException, OSError):
         return False
     return True
@@ -163,7 +165,7 @@ def is_id(kind: pa.DataType | None) -> bool:
     """Whether the values of a column of this type can be ids; a column of nulls has none."""
     if kind is None:
         return False
-    kind = plain_type(kind)
+    kind = as_plain_type(kind)
     if pa.types.is_decimal(kind):
         return bool(kind.scale <= 0)
     is_number_or_bytes = pa.types.is_integer(kind) or pa.types.is_fixed_size_binary(kind)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 from sentence_beam.transforms.corpus.column_values import Reasons
 
 # Names that other programs have for these types.
@@ -168,7 +168,7 @@ def _parse_plain(text: str) -> KeptColumn:
 
 
 def _find_nearest_type(word: str) -> str | None:
-    return MEANT.get(word.lower()) or nearest(word.lower(), TYPES)
+    return MEANT.get(word.lower()) or find_nearest(word.lower(), TYPES)
 
 
 def _make_type_error(word: str, otherwise: str = "") -> OptionError:
@@ -184,12 +184,12 @@ WIDER = {"int": "float", "date": "timestamp"}
 NOT_OF_TYPE = re.compile("kept column (?P<name>.*) is not (?P<word>.+)", re.DOTALL)
 
 
-def not_of_type(name: str, kind: ColumnType) -> str:
+def make_type_reason(name: str, kind: ColumnType) -> str:
     """Return the reason for rejecting a row whose kept value is not of the column's type."""
     return f"kept column {name} is not {kind.word}"
 
 
-def word_for(arrow: str) -> str:
+def find_word(arrow: str) -> str:
     """Return the word for the type that is nearest to an Arrow type, by its name; else str.
 
     >>> word_for("uint8"), word_for("decimal128(5, 2)"), word_for("list<item: int64>")
@@ -201,7 +201,7 @@ def word_for(arrow: str) -> str:
     return "str"
 
 
-def word_for_value(value: Any) -> str:
+def find_word_of_value(value: Any) -> str:
     """Return the word for the type of a value of JSON, or of a row of a database.
 
     >>> [word_for_value(value) for value in (True, 2**70, Decimal("1.5"), date.min, [1])]
@@ -220,7 +220,7 @@ def word_for_value(value: Any) -> str:
     return "str"
 
 
-def word_for_numbers(texts: Sequence[str]) -> str | None:
+def find_word_of_numbers(texts: Sequence[str]) -> str | None:
     """Return int or float for texts of which most are numbers; None for others."""
     for word in ("int", "float"):
         _, reasons = read_texts(texts, "", TYPES[word])
@@ -242,5 +242,5 @@ def read_texts(
             reasons.append(None)
         except (ValueError, OverflowError):
             values.append(None)
-            reasons.append(not_of_type(name, kind))
+            reasons.append(make_type_reason(name, kind))
     return values, (reasons if any(reasons) else None)

@@ -11,8 +11,8 @@ from sentence_beam.transforms.corpus.lake_parts import (
     DELTA,
     LakePart,
     filter_paths,
+    find_local_path,
     list_latest,
-    local_path,
 )
 
 
@@ -33,7 +33,7 @@ def open_delta(pattern: str, version: int | None) -> Any:
         ) from error
 
 
-def delta_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
+def list_delta_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     """Return the folder and the data files of a Delta table."""
     root = storage.absolute(pattern.removeprefix(DELTA))
     table = open_delta(pattern, part.version)
@@ -59,7 +59,7 @@ def _resolve_path(root: str, path: str) -> str:
     The log's paths are URL-encoded once and relative to the table; those of a clone are URLs.
     """
     decoded = unquote(path)
-    return local_path(decoded) if "://" in decoded else f"{root}/{decoded}"
+    return find_local_path(decoded) if "://" in decoded else f"{root}/{decoded}"
 
 
 def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:
@@ -67,8 +67,8 @@ def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:
     read = set(paths)
     for batch in table.deletion_vectors():
         for uri in pa.record_batch(batch).column("filepath").to_pylist():
-            path = local_path(unquote(uri))
-            if path in read or local_path(uri) in read:
+            path = find_local_path(unquote(uri))
+            if path in read or find_local_path(uri) in read:
                 raise OptionError(
                     f"--input {pattern}: rows of {path} are deleted by a deletion vector, which is"
                     " not read; rewrite the files that have one (REORG TABLE ... APPLY (PURGE))"

@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.compact import pickle_by_values
 from sentence_beam.transforms.base.errors import InputChangedError, OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.storage.base import BLOCK
-from sentence_beam.transforms.storage.globs import literal_part
+from sentence_beam.transforms.storage.globs import get_literal_part
 
 STDIN = "stdin"  # stem of the name of the file that holds standard input
 LARGEST_WINDOW = 1 << 31  # bytes: what `zstd --long=31` writes
@@ -25,7 +25,7 @@ PACKED_AT_ONCE = 1 << 10  # bytes of zstd, at most 32 MB of text
 BROKEN = "link to nothing"  # the version of a broken link
 
 
-@by_values
+@pickle_by_values
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """An input file as the run listed it.
@@ -60,21 +60,21 @@ class InputFile:
     @property
     def key(self) -> str:
         """The file's part of its units' names."""
-        return key_of(self.relative)
+        return make_key(self.relative)
 
 
-def key_of(relative: str) -> str:
+def make_key(relative: str) -> str:
     """The first 16 hex digits of sha256(relative path): a file's part of its units' names."""
     return hashlib.sha256(relative.encode()).hexdigest()[:16]
 
 
-def fixed_part(pattern: str) -> str:
+def find_fixed_part(pattern: str) -> str:
     """The deepest folder before the first wildcard, with its final slash, or "".
 
     >>> fixed_part("/data/en/*.parquet"), fixed_part("/data/en/a.txt"), fixed_part("gs://b/x-?/y")
     ('/data/en/', '/data/en/', 'gs://b/')
     """
-    literal = literal_part(pattern)
+    literal = get_literal_part(pattern)
     return literal[: literal.rfind("/") + 1]
 
 
@@ -90,7 +90,7 @@ def split_compression(name: str) -> tuple[str, str]:
     return name, ""
 
 
-def ending_of(path: str) -> str:
+def find_ending(path: str) -> str:
     """The ending of a file's name, including that of a compression."""
     stem, _ = split_compression(path)
     return "." + stem.rpartition(".")[2] + path[len(stem) :]
@@ -128,7 +128,7 @@ def check_distinct(files: list[InputFile]) -> None:
             )
 
 
-def broken_link(path: str) -> SentenceBeamError:
+def make_link_error(path: str) -> SentenceBeamError:
     """The error for a broken link."""
     return SentenceBeamError(
         f"{path} is a link to a file that is not there; mend the link or remove it"
@@ -221,6 +221,6 @@ _READERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
+def open_decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
     """A sequential reader of a file's uncompressed bytes."""
     return cast(BinaryIO, _READERS[file.compression](raw)) if file.compression else raw

@@ -8,36 +8,36 @@ from typing import Generic, NamedTuple, TypeVar
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.beside import reason_for_ending
+from sentence_beam.transforms.corpus.beside import name_ending
 from sentence_beam.transforms.corpus.files import (
     BROKEN,
     InputFile,
-    broken_link,
-    ending_of,
-    fixed_part,
+    find_ending,
+    find_fixed_part,
     is_utf8,
+    make_link_error,
 )
 from sentence_beam.transforms.corpus.formats.registry import (
     FORMATS,
-    compression_of,
-    format_of,
-    plain_formats,
+    find_compression,
+    find_format,
+    list_plain_formats,
 )
 from sentence_beam.transforms.corpus.lake_parts import WHOLE, LakePart
 from sentence_beam.transforms.corpus.lakes import (
     DATA_FORMATS,
-    folders_around,
-    hint_for_table,
-    hudi_folders,
+    find_hudi_folders,
+    find_tables_inside,
     is_table,
-    table_entries,
-    tables_inside,
+    list_folders_around,
+    list_table_entries,
+    make_table_hint,
 )
 from sentence_beam.transforms.corpus.left_out import MARKED, is_document, leave_out
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.storage.base import Matched
-from sentence_beam.transforms.storage.globs import Glob, folder_of, literal_part
+from sentence_beam.transforms.storage.globs import Glob, get_folder, get_literal_part
 
 KINDS = 8  # kinds of files that a message counts
 
@@ -87,7 +87,7 @@ def find_inputs(
     if is_table(pattern):
         files = [
             _make_input(entry, relative, file_format)
-            for entry, relative in table_entries(pattern, part)
+            for entry, relative in list_table_entries(pattern, part)
         ]
         return Inputs(files, [], [], {})
     pattern = storage.absolute(pattern)
@@ -121,9 +121,9 @@ class Finder:
         matched, left_out = self._match(self.pattern)
         # a local literal may be a path into which a shell expanded a pattern
         if not Glob(self.pattern).is_literal or storage.is_local(self.pattern):
-            self._check_no_table(fixed_part(self.pattern).rstrip("/"), matched)
+            self._check_no_table(find_fixed_part(self.pattern).rstrip("/"), matched)
         if matched.special:
-            raise special_file(matched.special[0])
+            raise make_special_error(matched.special[0])
         glob = Glob(self.pattern, self.hidden)
         unmarked = Glob(self.pattern, self.hidden, marked=False)
         entries = matched.files
@@ -132,7 +132,7 @@ class Finder:
         for folder in filter(glob.takes, matched.folders):
             if holds_any(folder, entries) or self._holds_store(folder):
                 continue
-            if glob.enters(folder + "/") and not format_of(folder):
+            if glob.enters(folder + "/") and not find_format(folder):
                 passed.append(folder)
                 continue
             is_marked = not unmarked.takes(folder)
@@ -168,9 +168,9 @@ class Finder:
             )
         unmarked = Glob(pattern, self.hidden, marked=False)
         for path in matched.special:
-            could_be_input = self.file_format != "auto" or format_of(path)
+            could_be_input = self.file_format != "auto" or find_format(path)
             if could_be_input and unmarked.takes(path):
-                raise special_file(path)
+                raise make_special_error(path)
         passed = [path for path in matched.folders if not holds_any(path, chosen)]
         paths = {entry.path for entry in chosen}
         others = [entry.path for entry in matched.files if entry.path not in paths]
@@ -183,7 +183,7 @@ class Finder:
         formats = set(groups) - {""}
         kinds = sorted(formats - {"file"} or formats)
         if len(kinds) > 1:
-            ending = ending_of(groups[kinds[0]][0].path)
+            ending = find_ending(groups[kinds[0]][0].path)
             raise OptionError(
                 f"--input {self._name_of(folder)} is a folder of several formats:"
                 f" {_count_kinds(groups)}; name one kind by a pattern, as in --input"
@@ -193,7 +193,7 @@ class Finder:
 
     def _choose_requested(self, groups: dict[str, list[Entry]]) -> list[Entry]:
         """Return the files with names of the requested format; all if no name has it."""
-        formats = plain_formats() if self.file_format == "file" else (self.file_format,)
+        formats = list_plain_formats() if self.file_format == "file" else (self.file_format,)
         chosen = [entry for kind in formats for entry in groups.get(kind, [])]
         return chosen or [entry for entries in groups.values() for entry in entries]
 
@@ -211,8 +211,8 @@ class Finder:
         for path in matched.broken:
             if path in marked:
                 continue
-            if not self.broken_too or (glob.enters(path + "/") and not format_of(path)):
-                raise broken_link(path)
+            if not self.broken_too or (glob.enters(path + "/") and not find_format(path)):
+                raise make_link_error(path)
             links.append(Entry(path, 0, "", BROKEN))
         files = [entry for entry in matched.files if entry.path not in marked]
         reasons = dict.fromkeys(marked, MARKED)
@@ -237,15 +237,15 @@ class Finder:
 
         The table may have deleted some of their rows. `folder` holds everything that was matched.
         """
-        files = [entry for entry in matched.files if format_of(entry.path) in DATA_FORMATS]
+        files = [entry for entry in matched.files if find_format(entry.path) in DATA_FORMATS]
         if not files:
             return
-        hudi = hudi_folders(matched)
-        around = [folder, *folders_around(folder)]
-        for table in dict.fromkeys([*around, *hudi, *tables_inside(matched)]):
+        hudi = find_hudi_folders(matched)
+        around = [folder, *list_folders_around(folder)]
+        for table in dict.fromkeys([*around, *hudi, *find_tables_inside(matched)]):
             if table not in around and not holds_any(table, files):
                 continue
-            hint = hint_for_table(table, hudi)
+            hint = make_table_hint(table, hudi)
             if hint is not None:
                 raise OptionError(
                     f"--input {self._name_of(table)} is a table, whose files may hold rows that it"
@@ -268,20 +268,20 @@ def _list_files(finder: Finder) -> tuple[Inputs[Entry], str]:
     pattern = finder.pattern
     listed = finder.list_pattern()
     if listed.files:
-        return listed, fixed_part(pattern)
+        return listed, find_fixed_part(pattern)
     literal = storage.storage_of(pattern).stat(pattern)
     if literal is not None:
-        return Inputs([literal], [], [], {}), folder_of(pattern)
-    if literal_part(pattern) == pattern:
+        return Inputs([literal], [], [], {}), get_folder(pattern)
+    if get_literal_part(pattern) == pattern:
         return finder.list_folder(pattern), pattern + "/"
-    return listed, fixed_part(pattern)
+    return listed, find_fixed_part(pattern)
 
 
 def _group_by_format(folder: str, files: Iterable[Entry]) -> dict[str, list[Entry]]:
     """Group a folder's files by the format in their names; "" if they have none."""
     groups: dict[str, list[Entry]] = {}
     for entry in files:
-        groups.setdefault(format_of(entry.path.removeprefix(folder)), []).append(entry)
+        groups.setdefault(find_format(entry.path.removeprefix(folder)), []).append(entry)
     return groups
 
 
@@ -290,7 +290,7 @@ def _count_kinds(groups: dict[str, list[Entry]]) -> str:
     kinds = {kind: entries for kind, entries in sorted(groups.items()) if kind}
     others: dict[str, list[Entry]] = {}
     for entry in groups.get("", []):
-        others.setdefault(reason_for_ending(entry.path), []).append(entry)
+        others.setdefault(name_ending(entry.path), []).append(entry)
     kinds |= dict(sorted(others.items(), key=lambda item: (-len(item[1]), item[0])))
     counts = [
         f"{len(entries):,} {kind} (as {entries[0].path})"
@@ -313,7 +313,7 @@ def holds_any(folder: str, entries: Sequence[Entry]) -> bool:
     return start < len(entries) and entries[start].path.startswith(f"{folder}/")
 
 
-def special_file(path: str) -> SentenceBeamError:
+def make_special_error(path: str) -> SentenceBeamError:
     """Return the error for a path that is neither a file nor a folder."""
     return SentenceBeamError(
         f"{path} is neither a file nor a folder, but a pipe, a socket or a device; remove it,"
@@ -335,7 +335,7 @@ def _describe_no_match(pattern: str, left_out: dict[str, str]) -> str:
             f"--input {pattern}: no file matches but hidden ones; write their dot, or say embed"
             " --hidden"
         )
-    if literal_part(pattern) != pattern:
+    if get_literal_part(pattern) != pattern:
         return f"--input {pattern}: no file matches; check the pattern"
     return f"--input {pattern}: no file matches, and it is no folder with files; check the path"
 
@@ -350,14 +350,14 @@ def _make_input(
     if storage.is_rows(entry.path):
         file_format = "parquet"
     if file_format == "auto":
-        file_format = format_of(relative)
+        file_format = find_format(relative)
     if not file_format:
         *others, last = FORMATS
         raise OptionError(
             f"{entry.path}: cannot tell the format from the name; say --format {', '.join(others)}"
             f" or {last}, or narrow --input"
         )
-    compression = compression_of(relative, file_format)
+    compression = find_compression(relative, file_format)
     own = (entry.size, entry.checksum, entry.version)
     return InputFile(entry.path, relative, file_format, compression, *own, syntax)
 
@@ -368,10 +368,10 @@ def overlaps(pattern: str, folder: str, hidden: bool = False) -> bool:
         return False  # a table lists its files
     pattern = storage.absolute(pattern)
     folder = storage.absolute(folder) + "/"
-    if literal_part(pattern) == pattern and storage.storage_of(pattern).stat(pattern) is None:
+    if get_literal_part(pattern) == pattern and storage.storage_of(pattern).stat(pattern) is None:
         pattern += "/**"  # the pattern is a folder
     glob = Glob(pattern, hidden)
-    if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
+    if not folder.startswith(find_fixed_part(pattern)) and not pattern.startswith(folder):
         return False
     would_be = folder + "embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet"
     if glob.takes(would_be):

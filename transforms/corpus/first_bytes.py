@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
-from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.registry import choose_reader
 
 POINTER = b"version https://git-lfs.github.com/spec/"
 POINTER_BYTES = 1 << 10  # of a pointer at most, by the specification of Git LFS
@@ -31,7 +31,7 @@ def check_first_bytes(file: InputFile) -> None:
     Tables, as Parquet, are compressed inside. Large ones on object storage are not opened, since
     each costs a request, and reading them says that they are none.
     """
-    is_packed = reader_of(file).is_packed
+    is_packed = choose_reader(file).is_packed
     is_far = file.size >= POINTER_BYTES and not storage.is_local(file.path)
     if not file.size or (is_packed and is_far):
         return
@@ -73,7 +73,7 @@ def _check_packed(file: InputFile, head: bytes, raw: BinaryIO) -> None:
         )
     inside = b""
     with contextlib.suppress(Exception):  # reading the rows says what is wrong
-        inside = decompressed(file, raw).read(HEAD)
+        inside = open_decompressed(file, raw).read(HEAD)
     tool, _ = _find_compression(inside)
     if tool:
         raise SentenceBeamError(

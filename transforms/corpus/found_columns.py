@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.column_checks import with_values
+from sentence_beam.transforms.corpus.column_checks import add_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
-from sentence_beam.transforms.corpus.formats.registry import columns_of, reader_of
+from sentence_beam.transforms.corpus.formats.registry import choose_reader, open_columns
 from sentence_beam.transforms.corpus.row_blocks import Columns
 
 TEXT = "text"
@@ -70,7 +70,7 @@ class FirstRows:
     names: Sequence[frozenset[str]] = ()
     nulls: frozenset[str] = frozenset()
 
-    def are_everywhere(self, name: str) -> bool:
+    def is_everywhere(self, name: str) -> bool:
         """Whether every file has a column."""
         return all(name in names for names in self.names)
 
@@ -101,12 +101,12 @@ def find_in_rows(samples: FirstRows, text: bool, ids: bool) -> FoundColumns:
     return FoundColumns(found_text, found_id, texts, other, ids)
 
 
-def text_column_of(files: Sequence[InputFile], named: str | None) -> str:
+def choose_text_column(files: Sequence[InputFile], named: str | None) -> str:
     """Return the column of text in files: the one that is named, else the one that is found."""
-    return columns_of_files(files, named, "").text
+    return choose_columns(files, named, "").text
 
 
-def columns_of_files(files: Sequence[InputFile], text: str | None, ids: str | None) -> Columns:
+def choose_columns(files: Sequence[InputFile], text: str | None, ids: str | None) -> Columns:
     """Return the columns that are named, else those that are found; "" for `ids`: none.
 
     Raises OptionError if no text is found.
@@ -125,13 +125,13 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
     The message names the columns, with a value each, and a template that joins the first `texts`.
     """
     for file in _choose_files(files):
-        if not reader_of(file).has_columns:
+        if not choose_reader(file).has_columns:
             continue
-        columns = columns_of(file)
+        columns = open_columns(file)
         try:
             columns.check(Columns(TEXT))
         except OptionError as error:
-            message = with_values(str(error), columns)
+            message = add_values(str(error), columns)
             raise OptionError(f"{message}{_suggest_joining(texts)}") from None
         except SentenceBeamError:
             continue  # left to whoever reads the rows
@@ -153,7 +153,7 @@ def _choose_files(files: Sequence[InputFile]) -> Sequence[InputFile]:
 def read_samples(files: Sequence[InputFile]) -> FirstRows:
     """Return the first rows of files; none if a file of plain text is among them."""
     opened = _choose_files(files)
-    if not all(reader_of(file).has_columns for file in opened):
+    if not all(choose_reader(file).has_columns for file in opened):
         return FirstRows()
     rows = max(LEAST_ROWS, ROWS // max(1, len(opened)))
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
@@ -164,8 +164,8 @@ def read_samples(files: Sequence[InputFile]) -> FirstRows:
 def _read_sample(file: InputFile, rows: int) -> FirstRows:
     try:
         check_first_bytes(file)
-        columns = reader_of(file).columns(file)
-        first = columns.first_values(rows)
+        columns = choose_reader(file).columns(file)
+        first = columns.read_first_values(rows)
         values = {name: some for name, some in first.items() if not _INDEX.fullmatch(name)}
         nulls = frozenset(name for name in ID_NAMES if columns.has_nulls(name))
     except SentenceBeamError:
@@ -205,7 +205,7 @@ def find_text(samples: FirstRows, ids: str | None = None) -> str | None:
 def _reads_like_text(name: str, strings: Sequence[str], samples: FirstRows) -> bool:
     """Whether a column that all files have has several words in a value, and the longest values."""
     values = samples.values[name]
-    if not samples.are_everywhere(name) or not _are_mostly(_has_words, values):
+    if not samples.is_everywhere(name) or not _are_mostly(_has_words, values):
         return False
     length = _mean_length(values)
     return all(_mean_length(samples.values[other]) <= length for other in strings)
@@ -257,7 +257,7 @@ def find_other_id(samples: FirstRows, text: str | None) -> str | None:
 def _has_ids(samples: FirstRows, name: str) -> bool:
     """Whether each row that was read has a value of its own in a column."""
     values = samples.values.get(name, ())
-    if not values or name in samples.nulls or not samples.are_everywhere(name):
+    if not values or name in samples.nulls or not samples.is_everywhere(name):
         return False
     if not all(isinstance(value, str | int) and value != "" for value in values):
         return False

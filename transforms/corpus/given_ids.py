@@ -20,7 +20,7 @@ def is_one_id(value: Any) -> bool:
     return isinstance(value, str | bytes | pa.Scalar) or not isinstance(value, Iterable)
 
 
-def ids_as_text(ids: Id | Iterable[Id]) -> list[str]:
+def format_ids(ids: Id | Iterable[Id]) -> list[str]:
     """Return one or several ids as text.
 
     Raises OptionError for a value that cannot be an id, such as a number with a point.

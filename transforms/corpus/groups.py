@@ -22,7 +22,7 @@ from sentence_beam.transforms.corpus.spans import (
     PACKS,
     TEXT_BYTES_PER_TOKEN,
     Span,
-    estimated_tokens,
+    estimate_tokens,
 )
 
 SMALL = 16  # so many small files make a unit at most; fewer are no reason to group them
@@ -60,12 +60,12 @@ class GroupSpan:
 AnySpan = Span | GroupSpan
 
 
-def spans_of(span: AnySpan) -> tuple[Span, ...]:
+def list_spans(span: AnySpan) -> tuple[Span, ...]:
     """Return the spans of single files in a span."""
     return span.spans if isinstance(span, GroupSpan) else (span,)
 
 
-def tokens_by_size(sizes: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
+def estimate_tokens_by_size(sizes: np.ndarray, is_plain: np.ndarray) -> np.ndarray:
     """Return the estimated tokens of files by their sizes in bytes, int64 [n].
 
     `is_plain` bool [n]: text in lines, not compressed.
@@ -91,7 +91,7 @@ def choose_bits(files: int, tokens: int, unit_tokens: int, bits: int | None) -> 
     return max(bits or 0, max(0, int(units + 0.999_999) - 1).bit_length())
 
 
-def group_of_key(key: int, bits: int) -> str:
+def name_group(key: int, bits: int) -> str:
     """Return the name of a file's group, and of the group's units, by the file's key as a number.
 
     >>> group_of_key(0xF8E9_0000_0000_0000, 0), group_of_key(0xF8E9_0000_0000_0000, 5)
@@ -100,7 +100,7 @@ def group_of_key(key: int, bits: int) -> str:
     return f"f{bits}-{key >> (64 - bits):0{max(1, -(-bits // 4))}x}"
 
 
-def bits_of(unit: str) -> int | None:
+def parse_bits(unit: str) -> int | None:
     """Return the bits of a unit's group; None for other units.
 
     >>> bits_of("f6-0a.3"), bits_of("6-0a"), bits_of("f123456789abcdef-000000000000")
@@ -120,7 +120,7 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
     number = 0
     start = 0
     for part in chain.from_iterable(read_span(span, columns, unit_tokens) for span in group.spans):
-        size = sum(estimated_tokens(len(text.encode()), 1) for text in part.texts)
+        size = sum(estimate_tokens(len(text.encode()), 1) for text in part.texts)
         if waiting and tokens + size > MOST * unit_tokens:
             stop = start + sum(held.read for held in waiting)
             yield _join(group, f"{group.name}.{number}", (start, stop), waiting)

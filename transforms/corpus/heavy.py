@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, stream_table
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, read_stream
 from sentence_beam.transforms.corpus.blocks import HELD_BYTES, SPILLED_PARTS, pack
-from sentence_beam.transforms.corpus.buckets import Buckets, buckets_of, piece_of
+from sentence_beam.transforms.corpus.buckets import Buckets, find_buckets, find_piece
 from sentence_beam.transforms.corpus.waiting import WaitingRows
 
 PIECE = "number of the piece"  # a column while rows wait
@@ -46,10 +46,10 @@ def cut(
             yield *pieces[number], pack(rows.drop_columns([PIECE]))
 
 
-def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
+def drop_heavy(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
     """The block without the rows of heavy buckets."""
-    table = stream_table(data)
-    light = ~np.isin(buckets_of(as_hashes(table.column("hash")), buckets.bits), list(heavy))
+    table = read_stream(data)
+    light = ~np.isin(find_buckets(as_hashes(table.column("hash")), buckets.bits), list(heavy))
     return pack(table.take(pa.array(np.flatnonzero(light))))
 
 
@@ -58,14 +58,14 @@ def _take_heavy_rows(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> pa
 
     Pieces are numbered through all heavy buckets.
     """
-    table = stream_table(data)
-    bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
+    table = read_stream(data)
+    bucket = find_buckets(as_hashes(table.column("hash")), buckets.bits)
     places = np.flatnonzero(np.isin(bucket, list(heavy)))
-    table = stream_table(pack(table.take(pa.array(places))))
+    table = read_stream(pack(table.take(pa.array(places))))
     bucket = bucket[places]
     firsts = dict(zip(heavy, np.cumsum([0, *heavy.values()]).tolist(), strict=False))
     pairs = zip(_name_rows(table), bucket.tolist(), strict=True)
-    numbers = [firsts[own] + piece_of(name, heavy[own]) for name, own in pairs]
+    numbers = [firsts[own] + find_piece(name, heavy[own]) for name, own in pairs]
     return table.append_column(PIECE, pa.array(numbers, pa.int64()))
 
 
@@ -80,7 +80,7 @@ def _write_down(held: list[pa.Table], spill: WaitingRows, parts: int, pieces: in
     part = table.column(PIECE).to_numpy() * parts // pieces
     for number in np.unique(part):
         rows = table.take(pa.array(np.flatnonzero(part == number)))
-        spill.add(stream_table(pack(rows)), np.full(len(rows), number))
+        spill.add(read_stream(pack(rows)), np.full(len(rows), number))
 
 
 def _split_pieces(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

@@ -12,8 +12,8 @@ from sentence_beam.transforms.corpus.lake_parts import (
     ICEBERG,
     LakePart,
     filter_paths,
+    find_local_path,
     list_latest,
-    local_path,
 )
 
 METADATA = ".metadata.json"
@@ -47,7 +47,7 @@ def _make_error(pattern: str, error: Exception) -> OptionError:
     )
 
 
-def iceberg_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
+def list_iceberg_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     """Return the folder and the data files of an Iceberg table."""
     table = open_iceberg(pattern, part.version)
     snapshot_id = part.version
@@ -63,13 +63,13 @@ def iceberg_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
         raise _make_error(pattern, error) from error
     if part.filter is not None:
         partitions = _read_partitions(table, [task.file for task in tasks])
-        paths = [local_path(task.file.file_path) for task in tasks]
+        paths = [find_local_path(task.file.file_path) for task in tasks]
         filtered = set(filter_paths(pattern, paths, partitions, part.filter))
-        tasks = [task for task in tasks if local_path(task.file.file_path) in filtered]
+        tasks = [task for task in tasks if find_local_path(task.file.file_path) in filtered]
     _check_deletes(pattern, tasks)
-    paths = [local_path(task.file.file_path) for task in tasks]
+    paths = [find_local_path(task.file.file_path) for task in tasks]
     _check_names(pattern, table, scan.projection(), paths)
-    return local_path(table.location()).rstrip("/"), paths
+    return find_local_path(table.location()).rstrip("/"), paths
 
 
 def _check_deletes(pattern: str, tasks: list[Any]) -> None:
@@ -79,7 +79,7 @@ def _check_deletes(pattern: str, tasks: list[Any]) -> None:
             kind = "positional deletes"
             if file.file_format.value == "PUFFIN":
                 kind = "deletion vectors"
-            raise _make_deletes_error(pattern, f"{kind} ({local_path(file.file_path)})")
+            raise _make_deletes_error(pattern, f"{kind} ({find_local_path(file.file_path)})")
 
 
 def _check_equality_deletes(pattern: str, table: Any, snapshot: Any) -> None:
@@ -92,7 +92,7 @@ def _check_equality_deletes(pattern: str, table: Any, snapshot: Any) -> None:
         for entry in manifest.fetch_manifest_entry(table.io):
             if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
                 raise _make_deletes_error(
-                    pattern, f"equality deletes ({local_path(entry.data_file.file_path)})"
+                    pattern, f"equality deletes ({find_local_path(entry.data_file.file_path)})"
                 )
 
 

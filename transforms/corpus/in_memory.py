@@ -14,7 +14,7 @@ from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.base.values import StrPath, as_text
 from sentence_beam.transforms.corpus.lakes import is_table
 from sentence_beam.transforms.corpus.row_blocks import Columns
-from sentence_beam.transforms.corpus.row_columns import TEXT, Rows, columns_of
+from sentence_beam.transforms.corpus.row_columns import TEXT, Rows, read_columns
 
 ROWS_IN_A_GROUP = 10_000
 NOT_IN_NAMES = set("/*?[]{}")
@@ -26,12 +26,12 @@ _SMALL = {pa.large_string(): pa.string()}
 Files: TypeAlias = StrPath | Iterable[os.PathLike[str]]
 
 
-def input_of(
+def read_input(
     source: Rows | Files, used: Callable[[Any], Columns] | None = None
 ) -> tuple[str, ...] | pa.Table:
     """The files that a pattern, a path or several paths name; else the rows, as a table.
 
-    Rows are as for `columns_of`, dicts and texts also from an iterator; `used` returns the columns
+    Rows are as for `read_columns`, dicts and texts also from an iterator; `used` returns the columns
     of rows that are used (None: all). Raises OptionError for anything else, for values without an
     Arrow type, and for texts that all are names of files.
     """
@@ -47,7 +47,7 @@ def input_of(
                 return paths
     columns = used(rows) if used is not None else None
     with _naming_rows(source):
-        return _cast_strings(columns_of(rows, columns))
+        return _cast_strings(read_columns(rows, columns))
 
 
 @contextlib.contextmanager
@@ -67,7 +67,7 @@ def _cast_strings(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-def batch_name(text: str) -> str:
+def check_batch_name(text: str) -> str:
     """The name of a batch of rows.
 
     Raises OptionError for text that cannot be the name of a file.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.where import Words, checked, evaluated
+from sentence_beam.transforms.base.where import Words, evaluate_filter, parse_filter
 
 ICEBERG = "iceberg:"
 DELTA = "delta:"
@@ -47,10 +47,12 @@ def filter_paths(pattern: str, paths: list[str], partitions: pa.Table, filter_: 
             f"--input-filter: the files of {pattern} are not partitioned by a column; leave it out"
         )
     words = Words("--input-filter", "partition column", f"{pattern} is partitioned by")
-    matches = evaluated(checked(filter_, partitions.schema, words), partitions).to_pylist()
+    matches = evaluate_filter(
+        parse_filter(filter_, partitions.schema, words), partitions
+    ).to_pylist()
     return [path for path, is_match in zip(paths, matches, strict=True) if is_match]
 
 
-def local_path(uri: str) -> str:
+def find_local_path(uri: str) -> str:
     """Return the path or URL that opens a file here."""
     return uri.removeprefix("file://").replace("s3a://", "s3://", 1)

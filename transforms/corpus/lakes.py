@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
-from sentence_beam.transforms.base.extras import pip_line
-from sentence_beam.transforms.corpus.delta_lake import delta_files, open_delta
-from sentence_beam.transforms.corpus.iceberg import METADATA, iceberg_files, open_iceberg
+from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.corpus.delta_lake import list_delta_files, open_delta
+from sentence_beam.transforms.corpus.iceberg import METADATA, list_iceberg_files, open_iceberg
 from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, LakePart
 from sentence_beam.transforms.storage.base import Entry, Matched
-from sentence_beam.transforms.storage.globs import folder_of
+from sentence_beam.transforms.storage.globs import get_folder
 
 DELTA_LOG = "_delta_log"  # the folder in which a Delta table lists its files
 FOLDER = "metadata"  # the same of an Iceberg table
@@ -32,7 +32,7 @@ def is_table(pattern: str) -> bool:
     return pattern.startswith((ICEBERG, DELTA))
 
 
-def input_of_table(folder: str) -> str | None:
+def find_table_input(folder: str) -> str | None:
     """Return the `--input` that reads a folder as a table; None if the folder is not a table."""
     if any(_LOG_FILE.fullmatch(name) for name in _list_names(f"{folder}/{DELTA_LOG}")):
         return f"{DELTA}{folder}"
@@ -47,7 +47,7 @@ def input_of_table(folder: str) -> str | None:
     return f"{ICEBERG}{folder}/{FOLDER}/{latest}"
 
 
-def hint_for_table(folder: str, hudi: Iterable[str]) -> str | None:
+def make_table_hint(folder: str, hudi: Iterable[str]) -> str | None:
     """Return how to read the rows of a folder that is a table; None if it is not a table.
 
     `hudi` are known folders of Hudi tables.
@@ -57,21 +57,21 @@ def hint_for_table(folder: str, hudi: Iterable[str]) -> str | None:
             "as a Hudi table it cannot be read here: write its current rows as Parquet, as in Spark"
             " spark.read.format('hudi').load(TABLE).write.parquet(FOLDER)"
         )
-    table_input = input_of_table(folder)
+    table_input = find_table_input(folder)
     return f"say --input {table_input}" if table_input is not None else None
 
 
-def hudi_folders(matched: Matched) -> list[str]:
+def find_hudi_folders(matched: Matched) -> list[str]:
     """Return the folders that are tables of Hudi or have their data, as far as they were listed."""
     tables = [
         path.removesuffix(f"/{HUDI}") for path in matched.folders if path.endswith(f"/{HUDI}")
     ]
     files = [*matched.beside, *(entry.path for entry in matched.files)]
-    parts = [folder_of(path)[:-1] for path in files if f"/{HUDI_PARTITION}" in path]
+    parts = [get_folder(path)[:-1] for path in files if f"/{HUDI_PARTITION}" in path]
     return list(dict.fromkeys([*tables, *parts]))
 
 
-def folders_around(folder: str) -> list[str]:
+def list_folders_around(folder: str) -> list[str]:
     """Return the parent folders that may be a table with its data in this folder.
 
     A table keeps data in `data` and in folders of partitions.
@@ -88,10 +88,10 @@ def folders_around(folder: str) -> list[str]:
     return folders
 
 
-def tables_inside(matched: Matched) -> list[str]:
+def find_tables_inside(matched: Matched) -> list[str]:
     """Return the folders among those listed that may be tables of Delta Lake or Iceberg."""
     return [
-        folder_of(path)[:-1]
+        get_folder(path)[:-1]
         for path in matched.folders
         if path.endswith((f"/{DELTA_LOG}", f"/{FOLDER}"))
     ]
@@ -103,7 +103,7 @@ def _list_names(folder: str) -> list[str]:
     ]
 
 
-def absolute_input(pattern: str) -> str:
+def make_absolute_input(pattern: str) -> str:
     """Make the local path in an `--input` absolute, so that workers can open it."""
     if not is_table(pattern):
         return storage.absolute(pattern)
@@ -113,14 +113,14 @@ def absolute_input(pattern: str) -> str:
     return pattern
 
 
-def table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, str]]:
+def list_table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, str]]:
     """Yield each data file of a part of a table and its path relative to the table, by path.
 
     Raises OptionError for a missing table or part, and for a table whose files do not hold exactly
     its rows.
     """
     with _requiring_packages(pattern):
-        list_files = delta_files if pattern.startswith(DELTA) else iceberg_files
+        list_files = list_delta_files if pattern.startswith(DELTA) else list_iceberg_files
         root, paths = list_files(pattern, part)
     if not paths and part.filter is not None:
         raise OptionError(
@@ -140,7 +140,7 @@ def table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, str]]:
         yield entry, path.removeprefix(f"{root}/")
 
 
-def version_of(pattern: str, requested: int | None) -> int:
+def find_version(pattern: str, requested: int | None) -> int:
     """Return the requested version of a table; None: the current one.
 
     Raises OptionError for a missing table or version.
@@ -164,7 +164,7 @@ def _requiring_packages(pattern: str) -> Iterator[None]:
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--input {pattern} needs {module}, which is not installed; {pip_line('iceberg')}"
+            f"--input {pattern} needs {module}, which is not installed; {format_pip_line('iceberg')}"
         ) from error
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
-from sentence_beam.transforms.corpus.formats.registry import format_of, plain_formats
+from sentence_beam.transforms.corpus.formats.registry import find_format, list_plain_formats
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.storage.base import Matched
-from sentence_beam.transforms.storage.globs import folder_of
+from sentence_beam.transforms.storage.globs import get_folder
 
 MARKED = "with a leading _"
 IN_STORE = "of a store"
@@ -60,9 +60,9 @@ def is_document(path: str, file_format: str) -> bool:
     `_SUCCESS`.
     """
     *folders, name = path.split("/")
-    kind = format_of(path) if file_format == "auto" else file_format
+    kind = find_format(path) if file_format == "auto" else file_format
     is_mark = name.startswith("_") and "." not in name
-    return kind in plain_formats() and not is_mark and UNFINISHED.isdisjoint(folders)
+    return kind in list_plain_formats() and not is_mark and UNFINISHED.isdisjoint(folders)
 
 
 def _find_stores(folders: Iterable[str]) -> list[str]:
@@ -85,13 +85,13 @@ def _has_any(folder: str, names: Iterable[str]) -> bool:
 
 def _find_beside_data(files: Sequence[Entry], beside: Iterable[str]) -> list[str]:
     """Return the files beside the data of saved datasets: caches and descriptions."""
-    with_data = {folder_of(entry.path) for entry in files if entry.path.endswith(ARROW)}
+    with_data = {get_folder(entry.path) for entry in files if entry.path.endswith(ARROW)}
     if not with_data:
         return []
     names: dict[str, set[str]] = {folder: set() for folder in with_data}
     for path in (*(entry.path for entry in files), *beside):
-        if folder_of(path) in names:
-            names[folder_of(path)].add(path.removeprefix(folder_of(path)))
+        if get_folder(path) in names:
+            names[get_folder(path)].add(path.removeprefix(get_folder(path)))
     left = set()
     for folder, inside in names.items():
         left |= {folder + name for name in _find_no_data(folder, inside)}
@@ -100,10 +100,10 @@ def _find_beside_data(files: Sequence[Entry], beside: Iterable[str]) -> list[str
 
 def _find_splits(files: Iterable[Entry], folders: Iterable[str]) -> list[str]:
     """Return the files that list the splits of a dataset, each a folder beside them."""
-    lists = {folder_of(entry.path): entry.path for entry in files if entry.path.endswith(SPLITS)}
+    lists = {get_folder(entry.path): entry.path for entry in files if entry.path.endswith(SPLITS)}
     if not lists:
         return []
-    above = {folder_of(folder) for folder in folders if _has_any(folder, (STATE,))}
+    above = {get_folder(folder) for folder in folders if _has_any(folder, (STATE,))}
     return [path for folder, path in lists.items() if folder in above]
 
 

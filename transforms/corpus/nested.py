@@ -19,16 +19,16 @@ def has_value(row: dict[str, Any], name: str) -> bool:
     return isinstance(inner, dict) and has_value(inner, rest)
 
 
-def value_at(row: dict[str, Any], name: str) -> Any:
+def find_value(row: dict[str, Any], name: str) -> Any:
     """Return the value of a key, or of a path of keys, in a JSON object; None if it is missing."""
     if name in row or "." not in name:
         return row.get(name)
     head, _, rest = name.partition(".")
     inner = row.get(head)
-    return value_at(inner, rest) if isinstance(inner, dict) else None
+    return find_value(inner, rest) if isinstance(inner, dict) else None
 
 
-def value_as_text(value: Any) -> str | None:
+def format_value(value: Any) -> str | None:
     """Convert a value to text: strings unchanged, JSON types to compact JSON, others by `str`."""
     if value is None or isinstance(value, str):
         return value
@@ -37,7 +37,7 @@ def value_as_text(value: Any) -> str | None:
     return str(value)
 
 
-def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
+def find_type(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
     """Return the type of a column or of a struct's field; None if missing or ambiguous."""
     fields = [field for field in schema if field.name == name]
     if len(fields) > 1:
@@ -47,11 +47,11 @@ def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
     head, dot, rest = name.partition(".")
     inner = [field.type for field in schema if field.name == head]
     if dot and len(inner) == 1 and pa.types.is_struct(inner[0]):
-        return type_at(inner[0], rest)
+        return find_type(inner[0], rest)
     return None
 
 
-def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
+def find_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Return a column, or a struct's field, which is null if the struct is."""
     if name in batch.schema.names:
         return batch.column(name)
@@ -66,7 +66,7 @@ def _find_field(array: pa.Array, name: str) -> pa.Array:
     return _find_field(pc.struct_field(array, head), rest)
 
 
-def roots(schema: pa.Schema, names: list[str]) -> list[str]:
+def find_roots(schema: pa.Schema, names: list[str]) -> list[str]:
     """Return the columns of the schema that hold the named ones, each once.
 
     For no names it is the first column, since a batch without columns has no rows in some formats.
@@ -75,21 +75,21 @@ def roots(schema: pa.Schema, names: list[str]) -> list[str]:
     return list(dict.fromkeys(columns)) or schema.names[:1]
 
 
-def all_names(schema: pa.Schema | pa.StructType, above: str = "") -> list[str]:
+def list_names(schema: pa.Schema | pa.StructType, above: str = "") -> list[str]:
     """Return the names of all columns; for structs, those of their fields."""
     names = []
     for field in schema:
         inside = []
         if pa.types.is_struct(field.type):
-            inside = all_names(field.type, f"{above}{field.name}.")
+            inside = list_names(field.type, f"{above}{field.name}.")
         names += inside or [above + field.name]
     return names
 
 
-def all_keys(row: dict[str, Any], above: str = "") -> list[str]:
+def list_keys(row: dict[str, Any], above: str = "") -> list[str]:
     """Return the keys of a JSON object; for objects in it, their keys."""
     keys = []
     for key, value in row.items():
-        inside = all_keys(value, f"{above}{key}.") if isinstance(value, dict) else []
+        inside = list_keys(value, f"{above}{key}.") if isinstance(value, dict) else []
         keys += inside or [above + key]
     return keys

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.corpus.column_types import STR, not_of_type
+from sentence_beam.transforms.corpus.column_types import STR, make_type_reason
 from sentence_beam.transforms.corpus.column_values import EXCERPT
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.text_lines import TOO_LONG, CutLine
@@ -43,7 +43,7 @@ def gather_rows(columns: Columns, positions: Iterable[int], parsed: list[ParsedR
 def fill_prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
     """Return the prefix of the pieces of a row with these values, split around its headings."""
     template = columns.before_pieces
-    return template.around_headings(value) if template is not None else ("",)
+    return template.fill_around_headings(value) if template is not None else ("",)
 
 
 def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
@@ -78,7 +78,7 @@ def read_kept(
         try:
             values[name] = None if text is None else kind.read(text)
         except (ValueError, OverflowError):
-            return {}, not_of_type(name, kind)
+            return {}, make_type_reason(name, kind)
     return values, None
 
 

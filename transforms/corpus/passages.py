@@ -21,7 +21,7 @@ class Piece(NamedTuple):
     text: str
 
 
-def in_context(
+def join_context(
     before: Piece | None, here: Piece | None, after: Piece | None
 ) -> tuple[str, int, int]:
     """The text of a piece with its neighbours, and the place of the piece in it.
@@ -53,7 +53,7 @@ def passage(text: str, start: int, end: int, query: str, width: int) -> str:
     The first sentence to be chosen is the one in the piece `text[start:end]` that shares most words
     with the query. The sentences after and before it are added in turn.
     """
-    spans = sentence_spans(text)
+    spans = find_sentences(text)
     words = set(_WORDS.findall(query.lower()))
     inside = [n for n, (first, stop) in enumerate(spans) if first < end and stop > start]
     if not inside:
@@ -75,12 +75,12 @@ def passage(text: str, start: int, end: int, query: str, width: int) -> str:
     return text[spans[low][0] : spans[high][1]]
 
 
-def sentence_spans(text: str) -> list[tuple[int, int]]:
+def find_sentences(text: str) -> list[tuple[int, int]]:
     """The spans of a text's sentences, without the blanks around them."""
     # these functions take long to load
-    from sentence_beam.transforms.corpus.chunks.ends import Level, text_ends
+    from sentence_beam.transforms.corpus.chunks.ends import Level, find_text_ends
 
-    ends = text_ends(text)
+    ends = find_text_ends(text)
     places = [0, *ends.places[ends.levels >= Level.INNER].tolist()]
     spans = []
     for start, stop in pairwise(places):

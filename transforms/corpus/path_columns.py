@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sentence_beam.transforms.corpus.column_checks import FileColumns
-from sentence_beam.transforms.corpus.path_values import path_values
+from sentence_beam.transforms.corpus.path_values import parse_path_values
 from sentence_beam.transforms.corpus.row_blocks import Columns
 
 
-def with_path_columns(own: FileColumns) -> FileColumns:
+def add_path_columns(own: FileColumns) -> FileColumns:
     """Return the columns of a file with those that its path has."""
-    values = path_values(own.file.path)
+    values = parse_path_values(own.file.path)
     return PathColumns(own.file, own, values) if values else own
 
 
@@ -33,19 +33,19 @@ class PathColumns(FileColumns):
     def check(self, columns: Columns) -> None:
         self.own.check(replace(columns, keep=self._drop_of_path(columns.keep)))
 
-    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        own = self.own.found_types(self._drop_of_path(keep))
+    def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        own = self.own.find_types(self._drop_of_path(keep))
         return (*own, *((name, "") for name in self._find_in_path(keep)))
 
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        own = self.own.existing(self._drop_of_path(names))
+    def find_existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        own = self.own.find_existing(self._drop_of_path(names))
         return (*own, *self._find_in_path(names)) if own is not None else None
 
-    def first_keys(self) -> list[str] | None:
-        return self.own.first_keys()
+    def read_first_keys(self) -> list[str] | None:
+        return self.own.read_first_keys()
 
-    def first_values(self, rows: int) -> dict[str, list[Any]]:
-        return self.own.first_values(rows)
+    def read_first_values(self, rows: int) -> dict[str, list[Any]]:
+        return self.own.read_first_values(rows)
 
     @property
     def trimmed_names(self) -> tuple[str, ...]:

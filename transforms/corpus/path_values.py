@@ -14,7 +14,7 @@ NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
 @functools.lru_cache(64)
-def path_values(path: str) -> Mapping[str, str | None]:
+def parse_path_values(path: str) -> Mapping[str, str | None]:
     """Return the values in a file's path by column; the deepest folder with a name wins.
 
     >>> dict(path_values("s3://b/lang=en/day=2026-01-02%2003%3A00/tag=/a.parquet"))
@@ -38,13 +38,13 @@ def _decode(text: str) -> str:
         return text
 
 
-def some_values(path: str, names: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+def choose_values(path: str, names: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
     """Return those of the named columns that a path has, each with its value."""
-    values = path_values(path)
+    values = parse_path_values(path)
     return tuple((name, values[name]) for name in names if name in values)
 
 
-def with_path_values(batch: pa.RecordBatch, values: Mapping[str, str | None]) -> pa.RecordBatch:
+def add_path_values(batch: pa.RecordBatch, values: Mapping[str, str | None]) -> pa.RecordBatch:
     """Return a batch with the columns that it lacks from its file's path."""
     names = list(batch.schema.names)
     columns = list(batch.columns)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, get_hash_prefixes
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.base.gather import list_places
 from sentence_beam.transforms.corpus.rows import MOST, UnitRows
-from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.spans import estimate_tokens
 from sentence_beam.transforms.space import row_hashes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def as_pieces(rows: UnitRows, cuts: "list[Pieces]", text_column: str | None) -> 
     before: list[int] = []
     for number, (text, pieces) in enumerate(zip(rows.texts, cuts, strict=True)):
         for (start, end), headings in zip(pieces.spans, pieces.headings, strict=True):
-            prefix = prefix_of(rows, number, headings)
+            prefix = make_prefix(rows, number, headings)
             texts.append(prefix + text[start:end])
             spans.append((start, end))
             before.append(len(prefix))
@@ -71,7 +71,7 @@ def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
     pieces_of_documents = []
     for number, pieces in enumerate(cut_where_possible(rows, cutter)):
         if isinstance(pieces, OptionError):
-            name = f"document {rows.ids[number]} of {rows.file_of(number)}"
+            name = f"document {rows.ids[number]} of {rows.find_file(number)}"
             raise OptionError(f"{name}: {pieces} (--chunk-prefix)")
         pieces_of_documents.append(pieces)
     return pieces_of_documents
@@ -79,7 +79,7 @@ def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
 
 def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | OptionError]":
     """Cut each document; the result of one whose prefix leaves no room for pieces is the error."""
-    prefix = partial(prefix_of, rows) if rows.prefixes is not None else None
+    prefix = partial(make_prefix, rows) if rows.prefixes is not None else None
     try:
         return cutter.cut(rows.texts, prefix)
     except OptionError:  # one document or several have no room
@@ -89,13 +89,13 @@ def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | O
 def _cut_one(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces | OptionError":
     try:
         return cutter.cut(
-            [rows.texts[number]], lambda _, headings: prefix_of(rows, number, headings)
+            [rows.texts[number]], lambda _, headings: make_prefix(rows, number, headings)
         )[0]
     except OptionError as error:
         return error
 
 
-def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
+def make_prefix(rows: UnitRows, number: int, headings: str) -> str:
     """Return the prefix of a document's piece below these headings."""
     return headings.join(rows.prefixes[number]) if rows.prefixes is not None else ""
 
@@ -105,11 +105,11 @@ def _replace_kept_text(rows: UnitRows, text_column: str | None) -> UnitRows:
         return rows
     place = rows.kept.column_names.index(text_column)
     kind = rows.kept.schema.field(place).type
-    texts = pa.array(own_texts(rows), pa.string()).cast(kind)
+    texts = pa.array(find_own_texts(rows), pa.string()).cast(kind)
     return replace(rows, kept=rows.kept.set_column(place, text_column, texts))
 
 
-def own_texts(rows: UnitRows) -> list[str]:
+def find_own_texts(rows: UnitRows) -> list[str]:
     """Return the rows' texts; those of pieces without their prefixes."""
     if rows.pieces is None:
         return rows.texts
@@ -125,7 +125,7 @@ def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
     In the file, a unit that ends inside a document ends at the document's beginning. The last unit
     has the rejected rows, and the whole range of a group.
     """
-    ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in rows.texts])
+    ends = np.cumsum([estimate_tokens(len(text.encode()), 1) for text in rows.texts])
     if not len(ends) or ends[-1] <= 2 * MOST * unit_tokens:
         yield rows
         return
@@ -169,7 +169,7 @@ def _take_rows(table: pa.Table | None, places: np.ndarray) -> pa.Table | None:
     return table.take(pa.array(places)) if table is not None else None
 
 
-def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:
+def number_units(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:
     """Yield the units of a span by its `name`, with `.0`, `.1`, ... if there are several."""
     number = 0
     previous = next(units, None)
@@ -183,7 +183,7 @@ def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:
         yield replace(previous, name=last_name)
 
 
-def piece_sums(pieces: pa.Table) -> tuple[int, int]:
+def sum_pieces(pieces: pa.Table) -> tuple[int, int]:
     """Return sums of hashes, below 2**64: over the existing pieces, and over the required ones.
 
     Required are all pieces of the documents that begin here. Over all units of a snapshot the two
@@ -193,10 +193,12 @@ def piece_sums(pieces: pa.Table) -> tuple[int, int]:
     piece, count = (
         pieces.column(name).to_numpy().astype(np.uint64) for name in ("piece", "pieces")
     )
-    document = _mix_bits(hash_prefixes(hashes) ^ hash_prefixes(hashes[:, 8:]) + count * _STEP)
+    document = _mix_bits(
+        get_hash_prefixes(hashes) ^ get_hash_prefixes(hashes[:, 8:]) + count * _STEP
+    )
     first = piece == 0
     required = count[first].astype(np.int64)
-    each = places_of(np.zeros(len(required), np.int64), required)
+    each = list_places(np.zeros(len(required), np.int64), required)
     existing_sum = _sum_hashes(document, piece)
     required_sum = _sum_hashes(np.repeat(document[first], required), each.astype(np.uint64))
     return existing_sum, required_sum

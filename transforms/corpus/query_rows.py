@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.collection_rows import list_files, naming_option, read_files
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.found_columns import text_column_of
+from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
 from sentence_beam.transforms.corpus.rows import Rejected
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
@@ -24,9 +24,9 @@ class QueryFiles:
     text_column: str | None = None
     id_column: str | None = None
 
-    def columns_in(self, files: Sequence[InputFile]) -> Columns:
+    def find_columns_in(self, files: Sequence[InputFile]) -> Columns:
         """Return the columns to read of files; the text is found in them if it is not named."""
-        return Columns(text_column_of(files, self.text_column), self.id_column)
+        return Columns(choose_text_column(files, self.text_column), self.id_column)
 
     def list(self) -> list[InputFile]:
         """The files, sorted by relative path.
@@ -56,7 +56,7 @@ def read_queries(files: QueryFiles) -> TextQueries:
     texts: list[str] = []
     without_text = 0
     listed = files.list()
-    for unit in read_files(listed, files.columns_in(listed)):
+    for unit in read_files(listed, files.find_columns_in(listed)):
         _refuse_unreadable(unit.rejects)
         without_text += sum(reject.reason in NO_TEXT for reject in unit.rejects)
         names += unit.ids if files.id_column else unit.texts

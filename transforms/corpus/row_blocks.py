@@ -6,10 +6,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.corpus.arrow_types import type_of
+from sentence_beam.transforms.corpus.arrow_types import parse_type
 from sentence_beam.transforms.corpus.column_types import ColumnType
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.path_values import some_values
+from sentence_beam.transforms.corpus.path_values import choose_values
 from sentence_beam.transforms.corpus.text_template import Template, parse
 
 NULL_TEXT = "null text"
@@ -43,7 +43,7 @@ class Columns:
 
     def reading(self, file: InputFile) -> "Columns":
         """Return the columns for reading a file, with its types and the values in its path."""
-        path = some_values(file.path, self.path_names)
+        path = choose_values(file.path, self.path_names)
         if not file.types and not path:
             return self
         return replace(self, types=(*self.types, *file.types), path=path)
@@ -66,7 +66,7 @@ class Columns:
     @cached_property
     def kinds(self) -> dict[str, ColumnType]:
         """The types as which kept columns are read, by name."""
-        return {name: type_of(code) for name, code in self.types}
+        return {name: parse_type(code) for name, code in self.types}
 
     @property
     def before_pieces(self) -> Template | None:

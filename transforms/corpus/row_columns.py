@@ -12,16 +12,16 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import plain, plain_type
+from sentence_beam.transforms.base.arrow_arrays import as_plain, as_plain_type
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_values import NOT_UTF8, has_samples, samples_of
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8, has_samples, take_samples
 from sentence_beam.transforms.corpus.files import is_utf8
 from sentence_beam.transforms.corpus.nested import (
-    column_at,
+    find_column,
+    find_type,
+    find_value,
+    format_value,
     has_value,
-    type_at,
-    value_as_text,
-    value_at,
 )
 from sentence_beam.transforms.corpus.row_blocks import (
     ID_NOT_STRING,
@@ -49,7 +49,7 @@ class ArrowStream(Protocol):
 Rows: TypeAlias = ArrowStream | Mapping[str, Any] | Iterable[str] | Iterable[Mapping[str, Any]]
 
 
-def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
+def read_columns(rows: Any, columns: Columns | None = None) -> pa.Table:
     """Return rows as a table with plain types; nested columns that are used have dotted names.
 
     `columns` are those that are used (None: all); of others only the names are left, with nulls.
@@ -69,12 +69,14 @@ def columns_of(rows: Any, columns: Columns | None = None) -> pa.Table:
     if columns is None:
         return pa.table({name: _take_column(values, name) for name in names})
     used = {
-        name: _take_column(values, name) for name in columns.wanted if type_at(values.schema, name)
+        name: _take_column(values, name)
+        for name in columns.wanted
+        if find_type(values.schema, name)
     }
     return pa.table({**{name: pa.nulls(values.num_rows) for name in names}, **used})
 
 
-def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
+def read_first_values(rows: Any, count: int) -> dict[str, list[Any]]:
     """Return the values of the first rows, by column; none of a stream that can be read once."""
     head: Any = None
     if isinstance(rows, pa.Table | pa.RecordBatch):
@@ -89,11 +91,11 @@ def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
     if head is None or not len(head):
         return {}
     try:
-        table = columns_of(head)
+        table = read_columns(head)
     except (OptionError, *_UNREAD):
         return {}
     return {
-        name: samples_of(table.column(name))
+        name: take_samples(table.column(name))
         for name in table.column_names
         if has_samples(table.schema.field(name).type)
     }
@@ -101,8 +103,8 @@ def first_values(rows: Any, count: int) -> dict[str, list[Any]]:
 
 def _take_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Return a column, or a nested one by its dotted name, with a plain type."""
-    kind = plain_type(type_at(table.schema, name))
-    chunks = [plain(column_at(batch, name)) for batch in table.to_batches()]
+    kind = as_plain_type(find_type(table.schema, name))
+    chunks = [as_plain(find_column(batch, name)) for batch in table.to_batches()]
     return pa.chunked_array(chunks, kind)
 
 
@@ -134,7 +136,7 @@ def _read_dicts(rows: Sequence[Mapping[str, Any]], columns: Columns | None) -> d
     items = list(map(dict, rows))
     for name in columns.wanted:
         if any(has_value(item, name) for item in items):
-            values[name] = [value_at(item, name) for item in items]
+            values[name] = [find_value(item, name) for item in items]
     return values
 
 
@@ -203,7 +205,7 @@ def _make_array(name: str, values: Any, columns: Columns | None) -> pa.Array | p
         return pa.array(values)
     except _UNREAD:
         plain_values = list(map(_read_value, values))
-    texts, reasons = texts_of(plain_values, name, columns)
+    texts, reasons = format_texts(plain_values, name, columns)
     for row, (value, reason) in enumerate(zip(plain_values, reasons, strict=True)):
         if reason is not None and value is not None:
             what = f"{value!r:.80} ({type(value).__name__}): {reason}"
@@ -213,7 +215,7 @@ def _make_array(name: str, values: Any, columns: Columns | None) -> pa.Array | p
     return pa.array(texts, pa.string())
 
 
-def texts_of(
+def format_texts(
     values: Iterable[Any], name: str, columns: Columns | None
 ) -> tuple[list[str | None], list[str | None]]:
     """Return the values of a column as text, and the reasons against those that cannot be.
@@ -239,12 +241,12 @@ def texts_of(
 
 def _read_value(value: Any) -> Any:
     """Return a value of a column; None for those by which pandas says that it is missing."""
-    value = plain_value(value)
+    value = as_plain_value(value)
     return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value
 
 
 def _write_text(value: Any) -> tuple[str | None, None]:
-    return value_as_text(plain_value(value)), None
+    return format_value(as_plain_value(value)), None
 
 
 def read_id(value: Any) -> tuple[str | None, str | None]:
@@ -252,7 +254,7 @@ def read_id(value: Any) -> tuple[str | None, str | None]:
 
     Ids are texts, whole numbers (also decimals), UUIDs, and bytes that are UTF-8.
     """
-    value = plain_value(value)
+    value = as_plain_value(value)
     if value is None:
         return None, NULL_ID
     if isinstance(value, str):
@@ -266,13 +268,13 @@ def read_id(value: Any) -> tuple[str | None, str | None]:
 
 def read_text(value: Any) -> tuple[str | None, str | None]:
     """Return the text that a value is, and the reason against others."""
-    value = plain_value(value)
+    value = as_plain_value(value)
     if value is None or isinstance(value, str):
         return value, None
     return None, TEXT_NOT_STRING
 
 
-def plain_value(value: Any) -> Any:
+def as_plain_value(value: Any) -> Any:
     """Return a value as a type of Python's own; times of Beam, which JDBC gives, as moments.
 
     Bytes are text; what is not UTF-8 becomes characters that cannot be encoded.
@@ -288,7 +290,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, np.floating):
         return float(str(value))  # of float32, the digits that Arrow writes
     if isinstance(value, np.generic):
-        return plain_value(value.item())
+        return as_plain_value(value.item())
     if hasattr(value, "_asdict"):
         return value._asdict()
     return value

@@ -5,9 +5,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import BinaryIO
 
-from sentence_beam.transforms.corpus.files import decompressed, open_unchanged
-from sentence_beam.transforms.corpus.formats.registry import reader_of
-from sentence_beam.transforms.corpus.formats.text_lines import whole
+from sentence_beam.transforms.corpus.files import open_decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.registry import choose_reader
+from sentence_beam.transforms.corpus.formats.text_lines import report_faults
 from sentence_beam.transforms.corpus.spans import Span
 
 HEAD = 1 << 22  # uncompressed bytes from which the rows of a span are estimated
@@ -15,7 +15,7 @@ HEAD = 1 << 22  # uncompressed bytes from which the rows of a span are estimated
 
 def count_rows(span: Span) -> int:
     """The number of rows in a span. Raises SentenceBeamError naming an unreadable file."""
-    return span.rows if span.rows is not None else reader_of(span.file).count_rows(span)
+    return span.rows if span.rows is not None else choose_reader(span.file).count_rows(span)
 
 
 def count_up_to(span: Span, most: int) -> int:
@@ -25,17 +25,17 @@ def count_up_to(span: Span, most: int) -> int:
     """
     if span.rows is not None:
         return min(span.rows, most)
-    return sum(1 for _ in islice(reader_of(span.file).row_starts(span), most))
+    return sum(1 for _ in islice(choose_reader(span.file).find_row_starts(span), most))
 
 
-def rows_about(span: Span) -> float | None:
+def estimate_rows(span: Span) -> float | None:
     """Estimate the rows of a span from its first megabytes; None for formats that need all of it.
 
     Raises SentenceBeamError naming a file that cannot be read.
     """
     file = span.file
     stop = span.stop
-    reader = reader_of(file)
+    reader = choose_reader(file)
     if span.rows is not None:
         return span.rows
     if not reader.counts_in_head:
@@ -50,7 +50,7 @@ def rows_about(span: Span) -> float | None:
     with open_unchanged(file) as raw:
         if not file.compression:
             raw.seek(span.start)
-        head = b"".join(whole(file, _read_head(decompressed(file, raw), most)))
+        head = b"".join(report_faults(file, _read_head(open_decompressed(file, raw), most)))
         read = raw.tell() - span.start
     if stop is not None:
         head = head[:size]
@@ -93,7 +93,7 @@ def _cut(span: Span, limit: int) -> Span:
         )
     rows = 0
     stop = span.stop
-    for start in reader_of(span.file).row_starts(span):
+    for start in choose_reader(span.file).find_row_starts(span):
         if rows == limit:
             stop = start
             break

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms.corpus.column_values import EXCERPT
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.registry import reader_of
+from sentence_beam.transforms.corpus.formats.registry import choose_reader
 from sentence_beam.transforms.corpus.row_blocks import (
     BLANK_LINE,
     NULL_ID,
@@ -114,19 +114,19 @@ class UnitRows:
         """The relative path of the file; "" for rows of several files."""
         return self.file.relative if self.file is not None else ""
 
-    def file_of(self, row: int) -> str:
+    def find_file(self, row: int) -> str:
         """The relative path of the file that a row is from."""
         return self.files[row] if self.files is not None else self.relative
 
     def reject(self, row: int, reason: str) -> Rejected:
         """Return a row as a rejected one."""
         excerpt = self.texts[row][:EXCERPT]
-        return Rejected(self.ids[row], self.positions[row], reason, excerpt, self.file_of(row))
+        return Rejected(self.ids[row], self.positions[row], reason, excerpt, self.find_file(row))
 
 
-def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
+def read_blocks(span: Span, columns: Columns) -> Iterator[Block]:
     """The rows of a span in order. Raises SentenceBeamError naming an unreadable file."""
-    return reader_of(span.file).blocks(span, columns.reading(span.file))
+    return choose_reader(span.file).blocks(span, columns.reading(span.file))
 
 
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
@@ -136,7 +136,7 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
     named like the span, with `.0`, `.1`, ... if there are several. Memory holds at most two units.
     Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that changed.
     """
-    pieces = _cut(blocks_of(span, columns), unit_tokens)
+    pieces = _cut(read_blocks(span, columns), unit_tokens)
     previous, held = next(pieces, (Rows(), 0.0))
     number = 0
     start = span.start
@@ -145,13 +145,13 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
             previous.extend(piece)
             held += tokens
             continue
-        yield unit_of(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
+        yield make_unit(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
         previous = piece
         held = tokens
         number += 1
         start = piece.positions[0]
     name = f"{span.name}.{number}" if number else span.name
-    yield unit_of(span, name, (start, span.stop), previous)
+    yield make_unit(span, name, (start, span.stop), previous)
 
 
 def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, float]]:
@@ -178,9 +178,9 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
         yield current, used
 
 
-def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
+def make_unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
     """Return rows of a span as a unit, the bad ones apart with a reason."""
-    faults = _find_faults(rows, reader_of(span.file).blank_reason)
+    faults = _find_faults(rows, choose_reader(span.file).blank_reason)
     rejects = [_reject(rows, place, reason, span.file) for place, reason in faults.items()]
     if faults:
         rows = _take([place for place in range(len(rows.ids)) if place not in faults], rows)

@@ -5,7 +5,7 @@ Tokens are estimated: four bytes of UTF-8 a token and two more a row.
 
 from dataclasses import dataclass
 
-from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.compact import pickle_by_values
 from sentence_beam.transforms.corpus.files import InputFile
 
 UNIT_TOKENS = 262_144  # default for one unit
@@ -21,7 +21,7 @@ PACKS = 3  # factor by which compression makes text smaller
 TEXT_BYTES_PER_TOKEN = 3
 
 
-@by_values
+@pickle_by_values
 @dataclass(frozen=True, slots=True)
 class Span:
     """A part of one file: rows [start, stop) of a table, bytes [start, stop) of uncompressed text.
@@ -50,29 +50,29 @@ class Span:
         return f"{self.file.key}-{self.number:012d}"
 
 
-def estimated_tokens(text_bytes: int, rows: int) -> int:
+def estimate_tokens(text_bytes: int, rows: int) -> int:
     """Return the estimated tokens of rows with these bytes of text."""
     return text_bytes // BYTES_PER_TOKEN + TOKENS_PER_ROW * rows
 
 
-def bytes_of_span(head: int, text_bytes: int, rows: int, unit_tokens: int) -> int:
+def choose_span_bytes(head: int, text_bytes: int, rows: int, unit_tokens: int) -> int:
     """Return the bytes of a file that hold about `unit_tokens`, by the share of text in its head.
 
     The head has `head` bytes, with this much text in so many rows.
     """
     if not head:
         return TEXT_BYTES_PER_TOKEN * unit_tokens
-    tokens = max(1, estimated_tokens(text_bytes, rows))
+    tokens = max(1, estimate_tokens(text_bytes, rows))
     return min(CUT_BYTES, max(1, head * unit_tokens // tokens))
 
 
-def rows_of_span(text_bytes: int, rows: int, unit_tokens: int) -> int:
+def choose_span_rows(text_bytes: int, rows: int, unit_tokens: int) -> int:
     """Return the rows of a table that hold about `unit_tokens`, by the text of its first rows."""
     counted = max(1, rows)
-    return max(1, counted * unit_tokens // estimated_tokens(text_bytes, counted))
+    return max(1, counted * unit_tokens // estimate_tokens(text_bytes, counted))
 
 
-def whole_file(file: InputFile, is_packed: bool) -> list[Span]:
+def make_whole_span(file: InputFile, is_packed: bool) -> list[Span]:
     """The one span of a file that is read from start to end; none for an empty file.
 
     Text is assumed to pack to a third; a wrong guess only makes the estimate wrong.

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.compact import pickle_by_values
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.space.spec_options import Grammar, Option
 
@@ -96,12 +96,12 @@ def _join_words(words: Any) -> str:
     return "/".join(word.replace("/", "//") for word in words)
 
 
-def csv_spec(text: str) -> str:
+def check_csv_spec(text: str) -> str:
     """Return a SPEC of `--csv` in its canonical form. Raises OptionError for another text."""
     return str(CsvSyntax.parse(text))
 
 
-@by_values
+@pickle_by_values
 @dataclass(frozen=True, slots=True)
 class Syntax:
     """The syntax of the files of a run: options that are None, or empty, leave it to each file.

@@ -29,7 +29,7 @@ class Template:
         """The columns that it names if it is a prefix of pieces."""
         return tuple(name for name in self.names if name != HEADINGS)
 
-    def around_headings(self, value: Value) -> tuple[str, ...]:
+    def fill_around_headings(self, value: Value) -> tuple[str, ...]:
         """The prefix of a row's pieces with these values, cut at the place of their headings."""
         return self.parts(value, HEADINGS)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import stream_bytes, stream_table
-from sentence_beam.transforms.base.compact import by_values
-from sentence_beam.transforms.corpus.blocks import filled, table_of_rows
+from sentence_beam.transforms.base.arrow_arrays import read_stream, write_stream
+from sentence_beam.transforms.base.compact import pickle_by_values
+from sentence_beam.transforms.corpus.blocks import fill_unit, tabulate_rows
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.groups import AnySpan
 from sentence_beam.transforms.corpus.rows import UnitRows
@@ -22,7 +22,7 @@ LONG_BYTES = 32_000_000
 PREFIXES = "prefixes"  # the column of the prefixes of pieces, in documents that are not cut yet
 
 
-@by_values
+@pickle_by_values
 @dataclass(frozen=True, slots=True)
 class UnitFile:
     """A unit that another worker has read: its name, the file and range that it is of.
@@ -44,16 +44,16 @@ def is_long(span: AnySpan) -> bool:
 
 def pack_rows(rows: UnitRows) -> bytes:
     """Return the rows of a unit as Arrow IPC."""
-    table = table_of_rows(rows).drop_columns(["file"])
+    table = tabulate_rows(rows).drop_columns(["file"])
     if rows.prefixes is not None:
         prefixes = [list(prefix) for prefix in rows.prefixes] + [None] * len(rows.rejects)
         table = table.append_column(PREFIXES, pa.array(prefixes, pa.list_(pa.string())))
-    return stream_bytes(table)
+    return write_stream(table)
 
 
 def unpack_rows(item: UnitFile, data: bytes) -> UnitRows:
     """Return the unit whose rows `pack_rows` packed."""
-    table = stream_table(data)
+    table = read_stream(data)
     names = pa.array([item.file.relative] * len(table), pa.string())
     table = table.append_column("file", names)
     good = table.filter(pc.is_null(table.column("reason")))
@@ -63,4 +63,4 @@ def unpack_rows(item: UnitFile, data: bytes) -> UnitRows:
     unit = UnitRows(
         item.name, item.file, item.start, item.stop, [], [], [], None, [], prefixes=prefixes
     )
-    return filled(unit, table, good.column("text").to_pylist())
+    return fill_unit(unit, table, good.column("text").to_pylist())

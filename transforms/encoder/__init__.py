@@ -12,9 +12,9 @@ and tests it when the model is loaded: if it differs from `padded`, that is take
 | `openvino_pass` | a quantised copy | CPU, for `--dtype int8` alone | padded |
 """
 
-from sentence_beam.transforms.base.imports import uncollected
+from sentence_beam.transforms.base.imports import pause_collector
 
-with uncollected():
+with pause_collector():
     from sentence_beam.transforms.encoder.batches import BatchStats, UnitBatches
     from sentence_beam.transforms.encoder.devices import Passing
     from sentence_beam.transforms.encoder.encoder import Encoder

@@ -87,7 +87,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
 
 
-def free_memory(device: torch.device) -> int:
+def measure_free_memory(device: torch.device) -> int:
     """Return the bytes of a GPU that a pass may take: the free ones, and torch's cache."""
     unused, _ = torch.cuda.mem_get_info(device)
     return unused + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -98,7 +98,7 @@ def total_memory(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
-def capability_of(device: torch.device) -> tuple[int, int] | None:
+def find_capability(device: torch.device) -> tuple[int, int] | None:
     """Return the compute capability of a GPU; None for another device."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return None
@@ -125,7 +125,7 @@ def token_bytes(files: ModelFiles, model: Any, needs: Needs, longest: int) -> in
     return states
 
 
-def tokens_that_fit(free: int, each: int, most: int) -> int:
+def count_fitting_tokens(free: int, each: int, most: int) -> int:
     """Return the tokens of a batch for which there is memory, if one takes `each` bytes.
 
     The number is a power of two, at most `most`.

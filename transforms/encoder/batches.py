@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.base.gather import list_places
 from sentence_beam.transforms.encoder.tokenize import Tokenized
 
 MOST_TEXTS = 65_535  # texts of a batch are a dimension of FlashAttention's grid, limited by CUDA
@@ -137,7 +137,7 @@ def _sort_longest_first(tokenized: Tokenized) -> Batch:
     smallest = np.min_scalar_type(shorter.max(initial=0))
     order = np.argsort(shorter.astype(smallest), kind="stable")
     order = order[: np.count_nonzero(lengths)]
-    tokens = places_of(tokenized.offsets[order], lengths[order])
+    tokens = list_places(tokenized.offsets[order], lengths[order])
     types = _select(tokenized.types, tokens)
     if types is not None:
         types = types.astype(np.int64)

@@ -132,7 +132,7 @@ class BertWeights:
         inputs = {
             "input_ids": batch.ids,
             "token_type_ids": types,
-            "position_ids": text_positions(batch, self._padding_id),
+            "position_ids": compute_text_positions(batch, self._padding_id),
         }
         moved = {name: to_device(values, self.device)[None] for name, values in inputs.items()}
         return self._project(self._embeddings(**moved)).squeeze(0)
@@ -159,7 +159,7 @@ class BertWeights:
                     needed.heads[name] = own_attention(head, state)[:tokens]
         return needed
 
-    def after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
+    def run_after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
         """Return the block's output from its attention's `mixed` and its input `state`, [N, H]."""
         middle = _normalise(block.out_norm, block.out.add(mixed, state))
         raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
@@ -192,7 +192,7 @@ def _read_block(layer: Any) -> BlockWeights:
     )
 
 
-def text_positions(batch: Batch, padding_id: int | None) -> np.ndarray:
+def compute_text_positions(batch: Batch, padding_id: int | None) -> np.ndarray:
     """Return the position ids of all tokens [N].
 
     RoBERTa counts from its padding id, and does not count padding tokens in a text.

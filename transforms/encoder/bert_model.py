@@ -13,7 +13,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sentence_beam.transforms.space.model_files import ModelFiles, safetensors_shapes
+from sentence_beam.transforms.space.model_files import ModelFiles, read_safetensors_shapes
 
 # settings with which another model than this one is meant, unless they have these values
 _PLAIN: Mapping[str, tuple[Any, ...]] = {
@@ -58,7 +58,7 @@ def is_plain_bert(files: ModelFiles) -> bool:
         return False
     shapes = {}
     for path in files.weights:
-        for key, shape in safetensors_shapes(path).items():
+        for key, shape in read_safetensors_shapes(path).items():
             name = _find_own_name(key)
             if name is not None:
                 shapes[name] = shape

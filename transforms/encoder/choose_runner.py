@@ -15,8 +15,8 @@ from sentence_beam.transforms.encoder.probe import BatchSharing, Probe, Runner
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 from sentence_beam.transforms.encoder.varlen import (
     VarlenRunner,
+    choose_kernel,
     describe_missing_kernel,
-    kernel_for,
 )
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.space.model_files import ModelFiles
@@ -39,9 +39,9 @@ def choose_runner(
 ) -> ChosenRunner:
     """Return a pass without padding if one exists and agrees with the model's own, else that."""
     model: Any = models.shortest
-    unpadded, objection = unpadded_runner(files, model, tokenizer, needs)
+    unpadded, objection = make_unpadded_runner(files, model, tokenizer, needs)
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
-    ids = _select_sound_ids(model, tokenizer.plain_ids(embedding_rows(model)))
+    ids = _select_sound_ids(model, tokenizer.choose_plain_ids(count_embedding_rows(model)))
     probe = Probe(padded, ids, files)
     if unpadded is not None:
         objection = probe.objection(unpadded, many=isinstance(unpadded, OneRowRunner))
@@ -52,11 +52,11 @@ def choose_runner(
     return ChosenRunner(padded, probe.together(), objection)
 
 
-def unpadded_runner(
+def make_unpadded_runner(
     files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs
 ) -> tuple[Runner | None, str]:
     """Return a pass without padding, None if there is none; and why a possible one failed."""
-    kernel = kernel_for(model)
+    kernel = choose_kernel(model)
     if files.family in bert.FAMILIES and kernel is not None:
         return VarlenRunner(model, needs, kernel), ""
     if files.family in bert.FAMILIES and next(model.parameters()).device.type == "cpu":
@@ -79,6 +79,6 @@ def _select_sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
     return ids[finite] if finite.any() else ids
 
 
-def embedding_rows(model: Any) -> int:
+def count_embedding_rows(model: Any) -> int:
     """Return the number of token ids that the model knows."""
     return model.get_input_embeddings().weight.shape[0]

@@ -58,7 +58,7 @@ class Claims:
 
 
 @cache
-def claims_of_machine() -> Claims:
+def open_machine_claims() -> Claims:
     """Return the claims of this machine's processes of this user."""
     return Claims(Path(tempfile.gettempdir()) / f"sentence-beam-gpus-{os.getuid()}")
 

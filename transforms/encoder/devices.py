@@ -24,7 +24,7 @@ from torch import Tensor
 from sentence_beam.transforms.base import nvidia
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.encoder.batches import BatchStats
-from sentence_beam.transforms.encoder.claims import claims_of_machine
+from sentence_beam.transforms.encoder.claims import open_machine_claims
 from sentence_beam.transforms.encoder.replica import PooledBatch, Replica
 from sentence_beam.transforms.pooling.states import Status
 from sentence_beam.transforms.pooling.transfer import to_host
@@ -86,7 +86,7 @@ class PooledUnit:
     ended: float
 
 
-def pooled_unit(passing: Passing, dim: int) -> PooledUnit:
+def pool_unit(passing: Passing, dim: int) -> PooledUnit:
     """Wait for all batches of a unit; return its vectors [B, `dim`].
 
     A text without a token has the zero vector.
@@ -248,13 +248,13 @@ def _describe_missing(device: str) -> str:
     allowed = "auto, cpu"
     if torch.cuda.is_available():
         allowed += ", cuda"
-    reason = unseen_gpu()
+    reason = explain_unseen_gpu()
     if reason is None:
         return f"device {device!r} is not there; allowed here: {allowed}"
     return f"device {device!r} is not there: {reason}; or say --device cpu"
 
 
-def unseen_gpu() -> str | None:
+def explain_unseen_gpu() -> str | None:
     """Return why torch does not see the GPU of this machine's driver, and what mends it.
 
     None if torch sees a GPU, if there is no driver, or if the environment hides all GPUs.
@@ -269,7 +269,7 @@ def unseen_gpu() -> str | None:
 
 def refuse_unseen_gpu() -> None:
     """Raise `OptionError` if this machine has a driver, but torch sees no GPU."""
-    reason = unseen_gpu()
+    reason = explain_unseen_gpu()
     if reason is not None:
         raise OptionError(f"device auto would be the CPU: {reason}; or say --device cpu")
 
@@ -290,7 +290,7 @@ def _claim_gpu(gpus: Sequence[torch.device]) -> torch.device:
     """Return the GPU that this process claims. Raises `OptionError` without a place for claims."""
     gpus_by_uuid = {str(torch.cuda.get_device_properties(gpu).uuid): gpu for gpu in gpus}
     try:
-        return gpus_by_uuid[claims_of_machine().claim(list(gpus_by_uuid))]
+        return gpus_by_uuid[open_machine_claims().claim(list(gpus_by_uuid))]
     except OSError as error:
         raise OptionError(
             f"device {OWN_GPU!r}: GPUs cannot be claimed ({first_line(error)}); let TMPDIR name a"

@@ -21,11 +21,11 @@ from sentence_beam.transforms.encoder.devices import (
     Passing,
     PooledUnit,
     name_devices,
-    pooled_unit,
+    pool_unit,
     refuse_unseen_gpu,
     resolve_devices,
 )
-from sentence_beam.transforms.encoder.finish_vectors import Embedded, finish, weighted_means
+from sentence_beam.transforms.encoder.finish_vectors import Embedded, average_pieces, finish
 from sentence_beam.transforms.encoder.lanes import Lanes, Progress
 from sentence_beam.transforms.encoder.late import PiecesUnit, plan_pieces
 from sentence_beam.transforms.encoder.load import load_tables
@@ -42,7 +42,7 @@ from sentence_beam.transforms.encoder.windows import Windows, make_windows
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 from sentence_beam.transforms.space.dtypes import resolve_dtype
 from sentence_beam.transforms.space.identity import Space
-from sentence_beam.transforms.space.int8_model import INT8, MISSING, Int8Model, on_cpu
+from sentence_beam.transforms.space.int8_model import INT8, MISSING, Int8Model, restrict_to_cpu
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from sentence_beam.transforms.space.recipe import Machine, Recipe
 from sentence_beam.transforms.space.st_modules import DOCUMENT
@@ -274,7 +274,7 @@ class Encoder:
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
         """Wait for the batches and return the final vectors."""
-        unit = pooled_unit(passing, self._find_pooled_dim())
+        unit = pool_unit(passing, self._find_pooled_dim())
         return self._finish(unit, passing)
 
     @torch.inference_mode()
@@ -284,8 +284,8 @@ class Encoder:
         Document `d` has pieces `bounds[d]` to before `bounds[d + 1]`. Pooled vectors are averaged,
         weighted by the pieces' `tokens` [n], and only then calibrated and normalised.
         """
-        unit = pooled_unit(passing, self._find_pooled_dim())
-        means, status = weighted_means(unit.vectors, unit.status, tokens, bounds)
+        unit = pool_unit(passing, self._find_pooled_dim())
+        means, status = average_pieces(unit.vectors, unit.status, tokens, bounds)
         return self._finish(replace(unit, vectors=means, status=status), passing)
 
     def windows(
@@ -382,7 +382,7 @@ def _check_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Mach
     if dtype == INT8 and int8 is None:
         raise OptionError(MISSING)
     if dtype == INT8:
-        machine = on_cpu(machine)
+        machine = restrict_to_cpu(machine)
     if machine.refuses_unseen_gpu:
         refuse_unseen_gpu()
     return machine

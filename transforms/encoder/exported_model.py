@@ -23,7 +23,7 @@ from sentence_beam.transforms.space.st_modules import (
     METRICS,
     POOLING_MODES,
     QUERY,
-    transformer_config,
+    find_transformer_config,
 )
 
 MODEL = "model"
@@ -60,13 +60,13 @@ def write_export(export: Export, folder: Path) -> str | None:
         for name, data in export.calibration.to_files().items():
             (folder / CALIBRATION / name).write_bytes(data)
     (folder / EXPORTED).write_bytes(_describe(export, folder).to_bytes())
-    unfit = why_not_sentence_transformers(export)
+    unfit = explain_unsupported(export)
     if unfit is None:
         _write_modules(export, folder)
     return unfit
 
 
-def why_not_sentence_transformers(export: Export) -> str | None:
+def explain_unsupported(export: Export) -> str | None:
     """Return why sentence-transformers cannot make these vectors; None if it can."""
     modules = export.files.modules
     has_layers = any(layers in export.space.pooler for layers in ("mix", "tokens", "cnn"))
@@ -112,7 +112,7 @@ def _copy_model(export: Export, folder: Path) -> None:
     transformer = folder / export.files.modules.transformer
     _edit(transformer / "config.json", dtype="float32", torch_dtype=None)
     if export.space.max_tokens is not None:
-        path = transformer_config(transformer)
+        path = find_transformer_config(transformer)
         config = read_json_if_there(path)
         limits = {}
         for name in ("processor_kwargs", "tokenizer_args"):

@@ -64,7 +64,7 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
     return Finished(vectors, norms, None if is_recovered else pooled, status)
 
 
-def weighted_means(
+def average_pieces(
     pooled: Tensor, status: Tensor, tokens: np.ndarray, bounds: np.ndarray
 ) -> tuple[Tensor, Tensor]:
     """Average the pooled vectors [n, P] of each document's pieces, weighted by `tokens` [n].

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sentence_beam.transforms.base.errors import OptionError, UnfitModelError
 from sentence_beam.transforms.encoder.batch_memory import token_bytes
 from sentence_beam.transforms.encoder.batches import Batch
-from sentence_beam.transforms.encoder.choose_runner import choose_runner, embedding_rows
+from sentence_beam.transforms.encoder.choose_runner import choose_runner, count_embedding_rows
 from sentence_beam.transforms.encoder.layer_hooks import LayerStates
 from sentence_beam.transforms.encoder.padded import ByLength
 from sentence_beam.transforms.encoder.probe import BatchSharing, Runner
@@ -64,9 +64,9 @@ class Forward:
         if needs.raw and not files.modules.static:
             _check_embedding_width(files, model)
         self._prompt_tokens = tokenizer.prompt_tokens
-        self._special = _make_lookup_table(tokenizer.special_ids, embedding_rows(model))
+        self._special = _make_lookup_table(tokenizer.special_ids, count_embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
-        self._plain = tokenizer.plain_ids(embedding_rows(model))
+        self._plain = tokenizer.choose_plain_ids(count_embedding_rows(model))
         self._needed = max(needs.layers, default=0)
         self.runner: Runner | None = None
         self.token_bytes = token_bytes(files, model, needs, tokenizer.limit or _LONGEST)
@@ -124,7 +124,7 @@ class Forward:
 
 def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:
     ids = tokenizer.vocabulary
-    rows = embedding_rows(model)
+    rows = count_embedding_rows(model)
     if ids > rows:
         raise OptionError(
             f"{files.folder}: the tokenizer has ids up to {ids - 1}, the model {rows} token "

@@ -162,7 +162,7 @@ class ReadyPieces:
         )
 
 
-def ready_pieces(
+def iterate_ready_pieces(
     job: PiecesJob, states_of: Callable[[WindowRun], Iterator[tuple[int, TokenStates]]]
 ) -> Iterator[ReadyPieces]:
     """Yield the pieces of a job as soon as all their windows have been through the model.
@@ -200,7 +200,7 @@ def _join_each(
     return {key: _join(parts, [field[key] for field in fields]) for key in fields[0]}
 
 
-def text_states(states: TokenStates, row: int) -> TokenStates:
+def select_text_states(states: TokenStates, row: int) -> TokenStates:
     """Return the states of one text of a batch."""
     part = slice(int(states.offsets[row]), int(states.offsets[row + 1]))
     raw = None if states.raw is None else states.raw[part]

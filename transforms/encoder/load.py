@@ -22,7 +22,7 @@ from sentence_beam.transforms.space.model_files import (
     STATIC_KEYS,
     ModelFiles,
     find_safetensors,
-    safetensors_keys,
+    read_safetensors_keys,
 )
 from sentence_beam.transforms.space.pooler_spec import PoolerSpec
 from sentence_beam.transforms.space.st_layers import StLayer
@@ -54,7 +54,7 @@ def load_model(
     if files.modules.static:
         return StaticTable(files).to(device).eval()
     # for a damaged file, this error names it
-    names = [key for path in files.weights for key in safetensors_keys(path)]
+    names = [key for path in files.weights for key in read_safetensors_keys(path)]
     if states_alone and device.type == "cpu" and is_plain_bert(files):
         bert = load_bert(files, _TORCH_DTYPES[dtype])
         _check_finite(files, bert)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import torch
 
 from sentence_beam.transforms.base.cores import Cores
-from sentence_beam.transforms.encoder.batch_memory import capability_of
+from sentence_beam.transforms.encoder.batch_memory import find_capability
 from sentence_beam.transforms.encoder.forward import Forward
 from sentence_beam.transforms.encoder.load import (
     load_cnn,
@@ -57,7 +57,7 @@ def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Repli
     for replica in replicas:
         if replica.forward.objection:
             objections.append(f"texts of a batch are padded: {replica.forward.objection}")
-        capability = capability_of(replica.device)
+        capability = find_capability(replica.device)
         if capability is not None:
             objections.append(describe_slow_dtype(dtype, files.family, capability))
     for warning in dict.fromkeys(filter(None, objections)):

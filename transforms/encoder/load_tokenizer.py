@@ -15,7 +15,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder.bert_tokenizer import load_bert_tokenizer
 from sentence_beam.transforms.encoder.load import describe_error, load_config, quiet_transformers
 from sentence_beam.transforms.space.model_files import ModelFiles
-from sentence_beam.transforms.tokens.word_pieces import frame_of
+from sentence_beam.transforms.tokens.word_pieces import read_frame
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -88,7 +88,7 @@ def _find_sentence_pieces(files: ModelFiles) -> Path | None:
 
 def _try(tokenizer: Tokenizer) -> None:
     """Raise any error with which a tokenizer fails at a text, known words or not."""
-    frame_of(tokenizer)
+    read_frame(tokenizer)
     tokenizer.encode("\u2603 1")
 
 
@@ -163,7 +163,7 @@ def _add_lower_case(tokenizer: Tokenizer) -> None:
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
 
 
-def unknown_id(loaded: LoadedTokenizer) -> int | None:
+def find_unknown_id(loaded: LoadedTokenizer) -> int | None:
     """Return the id of the token for text that the vocabulary lacks; None without one.
 
     Vocabularies of bytes lack nothing, and some name the end of a text as their unknown token.
@@ -178,7 +178,7 @@ def unknown_id(loaded: LoadedTokenizer) -> int | None:
     return None if number in tokenizer.encode("").ids else number
 
 
-def untruncated(tokenizer: Tokenizer) -> Tokenizer:
+def copy_untruncated(tokenizer: Tokenizer) -> Tokenizer:
     """Return a copy of the tokenizer without truncation."""
     whole = Tokenizer.from_str(tokenizer.to_str())
     whole.no_truncation()

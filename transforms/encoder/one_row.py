@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from sentence_beam.transforms.base.errors import UnfitModelError
 from sentence_beam.transforms.encoder.batches import Batch
-from sentence_beam.transforms.encoder.bert import text_positions
+from sentence_beam.transforms.encoder.bert import compute_text_positions
 from sentence_beam.transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.texts_attention import (
@@ -78,7 +78,7 @@ class OneRowRunner:
         for norm in self.model.modules():
             if not type(norm).__name__.endswith("RMSNorm"):
                 continue
-            fused = fused_norm(norm)
+            fused = fuse_norm(norm)
             if fused is not None:
                 norm.forward = fused
 
@@ -95,14 +95,17 @@ class OneRowRunner:
             check_kernel(self._kernel, each, next(self.model.parameters()))
 
     def _make_inputs(self, batch: Batch) -> dict[str, Tensor]:
-        values = {"input_ids": batch.ids, "position_ids": text_positions(batch, self._padding_id)}
+        values = {
+            "input_ids": batch.ids,
+            "position_ids": compute_text_positions(batch, self._padding_id),
+        }
         if self._types:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
             values["token_type_ids"] = types
         return {name: to_device(array, self._device)[None] for name, array in values.items()}
 
 
-def fused_norm(norm: Any) -> Callable[[Tensor], Tensor] | None:
+def fuse_norm(norm: Any) -> Callable[[Tensor], Tensor] | None:
     """Return torch's function for a norm; None if it differs (Gemma's adds 1 to its weights)."""
     epsilon = next((getattr(norm, name) for name in _EPSILONS if hasattr(norm, name)), None)
     weight = getattr(norm, "weight", None)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.batches import Batch
-from sentence_beam.transforms.encoder.padded import padded_inputs
+from sentence_beam.transforms.encoder.padded import pad_inputs
 from sentence_beam.transforms.encoder.probe import BatchSharing
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 from sentence_beam.transforms.pooling.pooler import Needs
@@ -46,7 +46,7 @@ class OpenVinoForward:
 
     def __call__(self, batch: Batch) -> TokenStates:
         """Return the token states of the batch's texts, in its order."""
-        inputs, real = padded_inputs(batch, self._tokenizer)
+        inputs, real = pad_inputs(batch, self._tokenizer)
         named = dict(zip(INPUTS, inputs, strict=True))
         results = self._get_request().infer(named, share_outputs=True)
         hidden = {
@@ -78,7 +78,7 @@ def _pack(states: Tensor, real: np.ndarray | None) -> Tensor:
 
 def _compile(model: Int8Model) -> Any:
     """Compile a model for as many streams, of one core each, as torch may use cores."""
-    openvino = openvino_module()
+    openvino = import_openvino()
     core = openvino.Core()
     cores = torch.get_num_threads()
     # pinned threads of several workers on one machine would share the first cores
@@ -97,12 +97,12 @@ def _compile(model: Int8Model) -> Any:
         ) from None
 
 
-def openvino_module() -> Any:
+def import_openvino() -> Any:
     """Return OpenVINO. Raises MissingExtraError without it."""
     try:
         import openvino
     except ImportError:
         raise MissingExtraError(
-            f"dtype int8 needs OpenVINO, which is not installed: {pip_line('openvino')}"
+            f"dtype int8 needs OpenVINO, which is not installed: {format_pip_line('openvino')}"
         ) from None
     return openvino

@@ -127,7 +127,7 @@ def _listen_and_attend(
 
     listener, usual = module.own_attention_of
     if usual == texts_attention.NAME:
-        listener(texts_attention.heads_of_texts(module, query, key, kwargs))
+        listener(texts_attention.read_heads_of_texts(module, query, key, kwargs))
     else:
         own = partial(_compute_own_attention, module, query, key, attention_mask, kwargs)
         listener(own)

@@ -38,7 +38,7 @@ class PackedRunner:
 
     def run(self, batch: Batch) -> LayerStates:
         """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
-        runs = list(equal_lengths(batch.lengths))
+        runs = list(find_equal_lengths(batch.lengths))
         tokens = len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
         block = partial(self._run_block, runs=runs)
@@ -48,7 +48,7 @@ class PackedRunner:
     def _run_block(
         self, block: BlockWeights, state: Tensor, runs: list[tuple[int, int, int]]
     ) -> Tensor:
-        return self._weights.after_attention(block, self._attend(block.qkv(state), runs), state)
+        return self._weights.run_after_attention(block, self._attend(block.qkv(state), runs), state)
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3
@@ -118,7 +118,7 @@ def _compute_own_attention(
     return own
 
 
-def equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
+def find_equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Yield runs of equally long texts that fit the cache: first token, texts, tokens of each."""
     starts = np.flatnonzero(np.diff(lengths, prepend=-1))
     tokens = np.cumsum(lengths) - lengths

@@ -59,7 +59,7 @@ class PaddedRunner:
 
     def _make_inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
         """Return the model's inputs, and the places of real tokens (None: all are real)."""
-        (ids, mask), real = padded_inputs(batch, self._tokenizer)
+        (ids, mask), real = pad_inputs(batch, self._tokenizer)
         inputs = {"input_ids": ids}
         if self._tokenizer.gives_types and "token_type_ids" in self._takes:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
@@ -71,7 +71,7 @@ class PaddedRunner:
         return moved, places
 
 
-def padded_inputs(
+def pad_inputs(
     batch: Batch, tokenizer: TextTokenizer
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
     """Return ids and mask int64 [B, T], and the places of real tokens (None: all are real)."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.devices import resolve_device
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
 from sentence_beam.transforms.space.json_files import read_json_if_there
 from sentence_beam.transforms.space.model_config import refuse_own_code
-from sentence_beam.transforms.space.model_files import find_safetensors, safetensors_keys
+from sentence_beam.transforms.space.model_files import find_safetensors, read_safetensors_keys
 from sentence_beam.transforms.space.st_modules import read_entries
 from sentence_beam.transforms.space.whole_model import HEAD, refuse_adapters
 
@@ -68,7 +68,7 @@ class PairScorer:
     @cached_property
     def digest(self) -> str:
         """sha256 in hex over the folder's weights, config and tokenizer."""
-        return folder_digest(Path(self.folder).expanduser())
+        return hash_folder(Path(self.folder).expanduser())
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class PairScorer:
 def check_installed(flag: str) -> None:
     """Raise MissingExtraError if sentence-transformers is not installed."""
     if importlib.util.find_spec("sentence_transformers") is None:
-        raise MissingExtraError(f"{flag} needs sentence-transformers: {pip_line('train')}")
+        raise MissingExtraError(f"{flag} needs sentence-transformers: {format_pip_line('train')}")
 
 
 def is_cross_encoder(folder: Path) -> bool:
@@ -139,7 +139,7 @@ def is_cross_encoder(folder: Path) -> bool:
     return str(named[0]).endswith(HEAD)
 
 
-def folder_digest(root: Path) -> str:
+def hash_folder(root: Path) -> str:
     """Return the sha256 in hex over a folder's weights, config and tokenizer."""
     digest = hashlib.sha256()
     settings = [*root.glob("*.json"), *root.glob("*.txt")]
@@ -167,15 +167,15 @@ def check_folder(folder: str, flag: str) -> None:
     config = root / "config.json"
     refuse_own_code(config, read_json_if_there(config), _CLASSES, "transformers' own class")
     for path in find_safetensors(root):
-        safetensors_keys(path)  # its error names the file
-    code = [kind for kind in module_types(root) if not kind.startswith(MODULES)]
+        read_safetensors_keys(path)  # its error names the file
+    code = [kind for kind in list_module_types(root) if not kind.startswith(MODULES)]
     if code:
         raise OptionError(
             f"{flag} {folder}: its module {code[0]} is code of its own, which is not run"
         )
 
 
-def module_types(root: Path) -> list[str]:
+def list_module_types(root: Path) -> list[str]:
     """Return the classes that modules.json names; none without that file."""
     path = root / "modules.json"
     return [entry.type for entry in read_entries(path)] if path.is_file() else []

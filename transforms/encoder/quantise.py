@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.batches import plan_batches
 from sentence_beam.transforms.encoder.encoder import Encoder
 from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
-from sentence_beam.transforms.encoder.openvino_pass import INPUTS, openvino_module
-from sentence_beam.transforms.encoder.padded import padded_inputs
+from sentence_beam.transforms.encoder.openvino_pass import INPUTS, import_openvino
+from sentence_beam.transforms.encoder.padded import pad_inputs
 from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 from sentence_beam.transforms.space.int8_model import GRAPH, WEIGHTS, Int8Facts, Int8Model
 from sentence_beam.transforms.space.model_files import ModelFiles
@@ -50,7 +50,7 @@ def quantise(files: ModelFiles, encoder: Encoder, source: str, texts: Sequence[s
     `source` is the digest of its float weights. The cosine with float32 is not known yet. Raises
     `MissingExtraError` without OpenVINO, `OptionError` if OpenVINO cannot trace the model.
     """
-    openvino = openvino_module()
+    openvino = import_openvino()
     nncf = _import_nncf()
     space = encoder.space
     tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
@@ -82,7 +82,7 @@ def _import_nncf() -> Any:
         import nncf
     except ImportError:
         raise MissingExtraError(
-            f"dtype int8 needs NNCF to quantise, which is not installed: {pip_line('openvino')}"
+            f"dtype int8 needs NNCF to quantise, which is not installed: {format_pip_line('openvino')}"
         ) from None
     logging.getLogger("nncf").setLevel(logging.ERROR)
     return nncf
@@ -105,7 +105,7 @@ def _trace(openvino: Any, model: nn.Module, layers: Sequence[int], files: ModelF
 
 def _make_inputs(tokenizer: TextTokenizer, texts: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
     for batch in plan_batches(tokenizer(texts), TOKENS_PER_BATCH):
-        inputs, _ = padded_inputs(batch, tokenizer)
+        inputs, _ = pad_inputs(batch, tokenizer)
         yield dict(zip(INPUTS, inputs, strict=True))
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder.batch_memory import (
     MemoryLimit,
-    capability_of,
-    free_memory,
-    tokens_that_fit,
+    count_fitting_tokens,
+    find_capability,
+    measure_free_memory,
     total_memory,
 )
 from sentence_beam.transforms.encoder.batches import Batch, BatchStats
@@ -21,8 +21,8 @@ from sentence_beam.transforms.encoder.late import (
     PiecesJob,
     ReadyPieces,
     WindowRun,
-    ready_pieces,
-    text_states,
+    iterate_ready_pieces,
+    select_text_states,
 )
 from sentence_beam.transforms.encoder.layer_hooks import TIME_FIRST
 from sentence_beam.transforms.encoder.probe import BatchSharing
@@ -87,10 +87,10 @@ class Replica:
                 for batch, states, stats in parts:
                     counted.append(stats)
                     for row in range(len(batch.rows) - batch.fill):
-                        yield int(batch.rows[row]), text_states(states, row)
+                        yield int(batch.rows[row]), select_text_states(states, row)
 
         pooled: list[PooledBatch] = []
-        for ready in ready_pieces(job, states_of):
+        for ready in iterate_ready_pieces(job, states_of):
             parts = self.pooling.run(ready, lambda pieces: pieces.tokens, self._pool_pieces)
             stats = sum(counted, BatchStats())
             counted.clear()
@@ -137,7 +137,7 @@ def tokens_per_batch(requested: int | None, replicas: Sequence[Replica]) -> int:
         return TOKENS_PER_PACKED_BATCH if is_packed else TOKENS_PER_BATCH["cpu"]
     most = TOKENS_PER_BATCH[first.device.type]
     return min(
-        tokens_that_fit(free_memory(each.device), each.forward.token_bytes, most)
+        count_fitting_tokens(measure_free_memory(each.device), each.forward.token_bytes, most)
         for each in replicas
     )
 
@@ -155,10 +155,10 @@ def tokens_per_alike_batch(requested: int | None, replica: Replica, family: str)
     if replica.forward.together is BatchSharing.ALONE or family in TIME_FIRST:
         return 1
     most = TOKENS_PER_BATCH[replica.device.type]
-    capability = capability_of(replica.device)
+    capability = find_capability(replica.device)
     if capability is not None and capability >= _FASTER:
         whole = total_memory(replica.device)
-        if tokens_that_fit(whole, replica.forward.token_bytes, most) == most:
+        if count_fitting_tokens(whole, replica.forward.token_bytes, most) == most:
             return most
     return TOKENS_PER_ALIKE_BATCH[replica.device.type]
 

@@ -99,7 +99,7 @@ def note_attention(
         model.set_attn_implementation(NAME)
 
 
-def text_by_text(
+def attend_text_by_text(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, _: Any, __: int, ___: int, *,
     scale: float | None = None, window_size: tuple[int, int] = (-1, -1), enable_gqa: bool = False,
     return_aux: Any = None,
@@ -133,7 +133,7 @@ def _cut_text(states: Tensor, start: int, stop: int) -> Tensor:
     return states[start:stop].transpose(0, 1)[None]
 
 
-def own_attention_of_texts(
+def compute_own_attention_of_texts(
     kernel: Kernel, query: Tensor, key: Tensor, bounds: Tensor, longest: int, **options: Any
 ) -> Tensor:
     """Return the attention of each token to itself in one head, [N] float32.
@@ -171,7 +171,7 @@ def select_head(query: Tensor, key: Tensor, head: int) -> tuple[Tensor, Tensor]:
     return query[:, head - 1], key[:, (head - 1) * key.shape[1] // query.shape[1]]
 
 
-def heads_of_texts(
+def read_heads_of_texts(
     module: nn.Module, query: Tensor, key: Tensor, options: dict[str, Any]
 ) -> Callable[[int], Tensor]:
     """Return a function from a head (from 1) to own attention [B, T].
@@ -181,11 +181,11 @@ def heads_of_texts(
     _check_known(options)
     bounds, longest, kernel = _find_texts(query)
     scale = options.get("scaling")
-    window = window_of(module, options)
+    window = find_window(module, options)
 
     def own_attention(head: int) -> Tensor:
         queries, keys = (part.flatten(0, 1) for part in select_head(query, key, head))
-        own = own_attention_of_texts(
+        own = compute_own_attention_of_texts(
             kernel, queries, keys, bounds, longest, scale=scale, window_size=window
         )
         return own.view(query.shape[0], -1)
@@ -213,7 +213,7 @@ def check_kernel(kernel: Kernel, requested: Attending, like: Tensor) -> None:
         "enable_gqa": requested.heads != requested.key_heads,
     }
     computed = kernel(query, key, value, bounds, bounds, max(lengths), max(lengths), **options)
-    expected = text_by_text(
+    expected = attend_text_by_text(
         query.float(), key.float(), value.float(), bounds, bounds, 0, 0, **options
     )
     if not torch.allclose(computed.float(), expected, atol=0.03, rtol=0.03):
@@ -250,7 +250,7 @@ def _mix(
         longest,
         longest,
         scale=options.get("scaling"),
-        window_size=window_of(module, options),
+        window_size=find_window(module, options),
         enable_gqa=key.shape[1] != heads,
     )
     return mixed.view(batch, tokens, heads, -1)
@@ -279,7 +279,7 @@ def _check_known(options: dict[str, Any]) -> None:
         raise UnfitModelError("its attention scales by weights")
 
 
-def window_of(module: nn.Module, options: dict[str, Any]) -> tuple[int, int]:
+def find_window(module: nn.Module, options: dict[str, Any]) -> tuple[int, int]:
     """Return how many tokens a token sees before and after itself, -1: all.
 
     `sliding_window` counts the token itself too.
@@ -311,7 +311,7 @@ def _note(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attend within one text; note the request and compare it with the mask."""
-    window = window_of(module, options)
+    window = find_window(module, options)
     if attention_mask is not None and not _agrees(attention_mask, window):
         raise UnfitModelError("its masks hide other tokens than its attention is told")
     if value.shape[3] != query.shape[3]:

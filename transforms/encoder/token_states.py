@@ -40,7 +40,7 @@ class StateReader:
                 yield batch.rows, self._forward(batch)
 
 
-def embedding_matrix(files: ModelFiles) -> np.ndarray:
+def load_embedding_matrix(files: ModelFiles) -> np.ndarray:
     """Load the rows of a model's token-embedding matrix, float32 [V, E]."""
     model = load_model(files, "float32", torch.device("cpu"))
     return model.get_input_embeddings().weight.detach().numpy()  # type: ignore[operator]

@@ -14,15 +14,19 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array, string_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array, make_string_array
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.gather import places_of
-from sentence_beam.transforms.encoder.load_tokenizer import load_tokenizer, unknown_id, untruncated
+from sentence_beam.transforms.base.gather import list_places
+from sentence_beam.transforms.encoder.load_tokenizer import (
+    copy_untruncated,
+    find_unknown_id,
+    load_tokenizer,
+)
 from sentence_beam.transforms.encoder.prompt_template import FilledTemplate, PromptTemplate
-from sentence_beam.transforms.pooling.remove_biases import kept_text
+from sentence_beam.transforms.pooling.remove_biases import reduce_text
 from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.tokens.split_texts import is_split_at_words
-from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, frame_of
+from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, read_frame
 
 Rewrite = Callable[[list[str]], list[str]]
 CHARACTERS_AT_ONCE = 1 << 18  # of a part: its arrays of words fit the cache of a core
@@ -57,7 +61,7 @@ class Tokenized:
         """Select the texts at these places, in this order."""
         lengths = self.lengths[rows]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = places_of(self.offsets[rows], lengths)
+        tokens = list_places(self.offsets[rows], lengths)
         types = None if self.types is None else self.types[tokens]
         masks = None if self.masks is None else self.masks[rows]
         return Tokenized(
@@ -95,7 +99,7 @@ class TextTokenizer:
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(loaded.special_ids)
         self.special_ids = np.array(sorted(loaded.special_ids), dtype=np.int64)
-        self._unknown_id = unknown_id(loaded)
+        self._unknown_id = find_unknown_id(loaded)
         self.pad_id = loaded.pad_id
         self.pad_type = loaded.pad_type
         self.gives_types = loaded.gives_types
@@ -152,16 +156,16 @@ class TextTokenizer:
 
     def _make_words(self) -> tuple[WordPieces | None, TokenFrame]:
         """Return the tokenizer by words, None if its ids would differ, and its special tokens."""
-        frame = frame_of(self._tokenizer)
+        frame = read_frame(self._tokenizer)
         if self.template is None and not self._has_types and is_split_at_words(self._tokenizer):
             return WordPieces(self._tokenizer), frame
         return None, frame
 
     def _tokenize_words(self, texts: list[str], words: WordPieces) -> Tokenized:
         """Tokenize the ASCII texts by their words, and the others by the model's tokenizer."""
-        array = string_array(texts)
+        array = make_string_array(texts)
         has_words = words.has_words_of(array)
-        own = words(array.filter(mask_array(has_words)))
+        own = words(array.filter(make_mask_array(has_words)))
         framed = self._frame.around(own)
         lengths = np.diff(framed.offsets)
         counts = np.diff(own.offsets) + self._specials
@@ -204,7 +208,7 @@ class TextTokenizer:
         """
         nothing = self._nothing
         rows = np.flatnonzero(tokenized.counts == nothing.counts[0])
-        tokens = places_of(tokenized.offsets[rows], tokenized.lengths[rows])
+        tokens = list_places(tokenized.offsets[rows], tokenized.lengths[rows])
         ids = tokenized.ids[tokens].reshape(len(rows), len(nothing.ids))
         return rows[(ids == nothing.ids).all(axis=1)]
 
@@ -248,7 +252,7 @@ class TextTokenizer:
             types = _flatten((encoding.type_ids for encoding in encodings), np.int8, total)
         return Tokenized(ids, offsets, counts, counts > lengths, types)
 
-    def plain_ids(self, rows: int) -> np.ndarray:
+    def choose_plain_ids(self, rows: int) -> np.ndarray:
         """Return a few ids below `rows`, int64; none of a special token, if others exist."""
         ids = np.arange(min(rows, len(self.special_ids) + 100))
         plain = np.setdiff1d(ids, self.special_ids)
@@ -257,7 +261,7 @@ class TextTokenizer:
     @cached_property
     def whole(self) -> Tokenizer:
         """Copy of the tokenizer without truncation."""
-        return untruncated(self._tokenizer)
+        return copy_untruncated(self._tokenizer)
 
     @cached_property
     def room(self) -> int | None:
@@ -368,7 +372,7 @@ def _flatten(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
 def _make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | None:
     """Return the function by which a space's pooler changes texts; None if it does not."""
     if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
-        whole = untruncated(tokenizer)
+        whole = copy_untruncated(tokenizer)
         return lambda texts: _remove_biases(texts, whole)
     if pooler.get("case") == "lower":
         return lambda texts: [text.lower() for text in texts]
@@ -381,5 +385,5 @@ def _remove_biases(texts: list[str], tokenizer: Tokenizer) -> list[str]:
     kept = []
     for encoding in encodings:  # the fast encodings have only ids
         pieces = [tokenizer.id_to_token(number) or "" for number in encoding.ids]
-        kept.append(kept_text(pieces))
+        kept.append(reduce_text(pieces))
     return kept

@@ -15,14 +15,14 @@ from torch import Tensor
 from sentence_beam.transforms.encoder.batches import Batch
 from sentence_beam.transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
 from sentence_beam.transforms.encoder.layer_hooks import LayerStates
-from sentence_beam.transforms.encoder.texts_attention import Kernel, own_attention_of_texts
+from sentence_beam.transforms.encoder.texts_attention import Kernel, compute_own_attention_of_texts
 from sentence_beam.transforms.pooling.pooler import Needs
 from sentence_beam.transforms.pooling.transfer import to_device
 
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 
 
-def kernel_for(model: Any) -> Kernel | None:
+def choose_kernel(model: Any) -> Kernel | None:
     """Return torch's kernel for a model on a GPU in 16 bits, else None.
 
     The probe at loading tests whether it works for the model.
@@ -89,11 +89,13 @@ class VarlenRunner:
     ) -> Tensor:
         query, key, value = block.qkv(state).view(len(state), 3, self._weights.heads, -1).unbind(1)
         mixed: Any = self._kernel(query, key, value, bounds, bounds, longest, longest)
-        return self._weights.after_attention(block, mixed.flatten(1), state)
+        return self._weights.run_after_attention(block, mixed.flatten(1), state)
 
 
 def _compute_own_attention(
     head: HeadWeights, state: Tensor, kernel: Kernel, bounds: Tensor, longest: int
 ) -> Tensor:
     """Return the attention of each token to itself, [N] float32."""
-    return own_attention_of_texts(kernel, head.query(state), head.key(state), bounds, longest)
+    return compute_own_attention_of_texts(
+        kernel, head.query(state), head.key(state), bounds, longest
+    )

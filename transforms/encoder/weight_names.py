@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.space.model_files import safetensors_keys
+from sentence_beam.transforms.space.model_files import read_safetensors_keys
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,7 +41,7 @@ def refuse_prefix(folder: Path, weights: Iterable[Path], model: "nn.Module") -> 
 
     They would be random. `model` is the transformer that it loaded from the files `weights`.
     """
-    names = {key for path in weights for key in safetensors_keys(path)}
+    names = {key for path in weights for key in read_safetensors_keys(path)}
     base = f"{model.base_model_prefix}."
     wanted = {key.removeprefix(base) for key, _ in model.named_parameters() if key not in names}
     prefix = find_prefix(names, {key for key in wanted if "pooler" not in key})

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 
-def corrected(
+def correct_bias(
     resampled: np.ndarray, biased: np.ndarray, scores: np.ndarray, items: int
 ) -> np.ndarray:
     """Center resampled scores [m, r] from 0 to 1 on the scores [m, 1] less their bias.

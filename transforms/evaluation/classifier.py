@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 
 LOGISTIC = "logistic"
 MLP = "mlp"
@@ -28,10 +28,12 @@ def check_installed() -> None:
     import importlib.util
 
     if importlib.util.find_spec("sklearn") is None:
-        raise MissingExtraError(f"this kind of task needs scikit-learn: {pip_line('evaluate')}")
+        raise MissingExtraError(
+            f"this kind of task needs scikit-learn: {format_pip_line('evaluate')}"
+        )
 
 
-def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -> np.ndarray:
+def cross_validate(features: np.ndarray, labels: np.ndarray, classifier: str) -> np.ndarray:
     """Return the label, int64 [n], that a classifier predicts for each row in ten folds.
 
     Each classifier is fitted on nine folds and regularised by ten parts of these.
@@ -45,7 +47,9 @@ def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -
     return predicted
 
 
-def held_out(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
+def predict_held_out(
+    train: Rows, dev: Rows | None, test: np.ndarray, classifier: str
+) -> np.ndarray:
     """Return the labels, int64 [n], that a classifier predicts for the test features.
 
     It is fitted on the training rows, and regularised by the dev rows, or by ten parts of the
@@ -154,8 +158,8 @@ def _with_one_thread() -> Iterator[None]:
         yield
 
 
-def correct(predicted: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the rows that are right, as float64 of 0 and 1, under the name `correct`."""
+def mark_correct(predicted: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the rows that are right, as float64 of 0 and 1, under the name `mark_correct`."""
     return {"correct": (predicted == labels).astype(np.float64)}
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentence_beam.transforms.evaluation.bias import corrected
+from sentence_beam.transforms.evaluation.bias import correct_bias
 from sentence_beam.transforms.evaluation.evidence import ALL, BySubset
 
 
@@ -30,7 +30,7 @@ class Clusterings:
 
     def resampled(self, counts: np.ndarray) -> BySubset:
         scores = self._measure(counts)
-        return {ALL: corrected(scores, scores, self.scores()[ALL][:, None], len(self.labels))}
+        return {ALL: correct_bias(scores, scores, self.scores()[ALL][:, None], len(self.labels))}
 
     def _measure(self, counts: np.ndarray) -> np.ndarray:
         return np.stack(

@@ -74,7 +74,7 @@ def expand(
     return poolers, grid
 
 
-def matched(
+def match_calibrations(
     model: ModelSettings, poolers: Mapping[str, PoolerSpec], paths: Sequence[str]
 ) -> dict[str, dict[str, Calibration]]:
     """Return the calibrations that were fitted on each pooler's vectors, by pooler and path.
@@ -99,7 +99,7 @@ def matched(
     return by_pooler
 
 
-def methods_of(
+def list_methods(
     pooler: str, space: Space, calibrations: Mapping[str, Calibration], dims: Sequence[int]
 ) -> Iterator[Method]:
     """Yield the methods of a pooler: without and with each calibration, at each width.

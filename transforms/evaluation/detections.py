@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentence_beam.transforms.calibration.quality import average_ranks
-from sentence_beam.transforms.evaluation.bias import corrected
+from sentence_beam.transforms.evaluation.bias import correct_bias
 from sentence_beam.transforms.evaluation.evidence import ALL, BySubset
 
 
@@ -36,10 +36,10 @@ class Detections:
         resampled = np.stack([self._measure(row, self.labels, counts) for row in self.values])
         scores = self.scores()[ALL][:, None]
         if self.measure == "ap":
-            return {ALL: corrected(resampled, resampled, scores, len(self.labels))}
+            return {ALL: correct_bias(resampled, resampled, scores, len(self.labels))}
         decisions = np.stack([row >= best_threshold(row, self.labels) for row in self.values])
         decided = Decisions(decisions, self.labels).resampled(counts)[ALL]
-        return {ALL: corrected(decided, resampled, scores, len(self.labels))}
+        return {ALL: correct_bias(decided, resampled, scores, len(self.labels))}
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
         both = np.concatenate([average_ranks(self.values[method]), average_ranks(self.values[0])])

@@ -143,7 +143,7 @@ def encode_many(
     pass. Vectors wait in a temporary file, so that memory holds one chunk of texts for all poolers,
     and all texts for one.
     """
-    for group in groups(options, poolers):
+    for group in group_poolers(options, poolers):
         parts = chain.from_iterable(pooler.parts for pooler in group.values())
         encoder = options.encoder(PoolerSpec(tuple(parts)))
         widths = _list_widths(options, list(group.values()), encoder.dim)
@@ -169,7 +169,7 @@ def encode_many(
                 yield Encoded(pooler, rows, len(texts) / max(took, 1e-9))
 
 
-def groups(
+def group_poolers(
     options: ModelSettings, poolers: Mapping[str, PoolerSpec]
 ) -> list[dict[str, PoolerSpec]]:
     """Return the poolers to compute in each forward pass, by their requested SPECs.

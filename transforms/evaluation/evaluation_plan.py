@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.calibration import Calibration
-from sentence_beam.transforms.evaluation.compared_methods import Method, expand, matched, methods_of
+from sentence_beam.transforms.evaluation.compared_methods import (
+    Method,
+    expand,
+    list_methods,
+    match_calibrations,
+)
 from sentence_beam.transforms.evaluation.encode_many import ModelSettings
 from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
-from sentence_beam.transforms.evaluation.prediction_cache import key_of
-from sentence_beam.transforms.evaluation.task import Task, content_digest
+from sentence_beam.transforms.evaluation.prediction_cache import make_key
+from sentence_beam.transforms.evaluation.task import Task, hash_content
 from sentence_beam.transforms.space import PoolerSpec, Space
 
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ class ScorePlan:
         """All methods, in the order of the rows."""
         return [*self.vector_methods, *self.cross_encoders]
 
-    def model_of(self, task: Task) -> ModelSettings:
+    def choose_model(self, task: Task) -> ModelSettings:
         """Return the settings for the texts of a task; if it has queries, they are documents."""
         if task.queries and self.documents is not None:
             return self.documents
@@ -53,19 +58,19 @@ class ScorePlan:
 
     def key(self, task: Task, method: Method) -> str:
         """Return the key of what a method of vectors predicts for a task."""
-        model = self.model_of(task)
+        model = self.choose_model(task)
         pooler = self.poolers[method.pooler]
         space = self.spaces[method.pooler] if model is self.model else model.space(pooler)
         query_space = self.queries.space(pooler) if self.queries and task.queries else space
         digest = None
         if method.calibration:
             digest = self.calibrations[method.pooler][method.calibration].digest
-        return key_of(content_digest(task), space.id, query_space.id, digest, method.dim)
+        return make_key(hash_content(task), space.id, query_space.id, digest, method.dim)
 
-    def cross_encoder_key(self, task: Task, scorer: "PairScorer") -> str:
+    def make_cross_encoder_key(self, task: Task, scorer: "PairScorer") -> str:
         """Return the key of what a cross-encoder predicts for a task after the first method."""
         first = self.key(task, self.vector_methods[0])
-        return key_of(content_digest(task), scorer.digest, first, None, 0)
+        return make_key(hash_content(task), scorer.digest, first, None, 0)
 
 
 def make_plan(options: EvaluateOptions) -> ScorePlan:
@@ -83,9 +88,9 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     )
     poolers, grid = expand(model, options.poolers)
     spaces = {name: model.space(pooler) for name, pooler in poolers.items()}
-    calibrations = matched(model, poolers, options.calibrations)
+    calibrations = match_calibrations(model, poolers, options.calibrations)
     methods = {
-        pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
+        pooler: tuple(list_methods(pooler, space, calibrations[pooler], options.truncate_dims))
         for pooler, space in spaces.items()
     }
     return ScorePlan(

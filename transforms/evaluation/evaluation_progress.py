@@ -2,7 +2,7 @@
 
 import time
 
-from sentence_beam.transforms.base.progress import LOADING, duration, tell
+from sentence_beam.transforms.base.progress import LOADING, format_duration, tell
 
 
 class Watch:
@@ -25,7 +25,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         tell("")
 
-    def encoded(self, texts: int) -> None:
+    def count_texts(self, texts: int) -> None:
         """Count texts that went through the model, and tell the progress."""
         self._count("texts", texts)
 
@@ -43,7 +43,7 @@ class Watch:
             for name, total in self._total.items()
             if total
         ]
-        tell(f"{', '.join(counted)}, about {duration(self.left)} left")
+        tell(f"{', '.join(counted)}, about {format_duration(self.left)} left")
 
     @property
     def left(self) -> float:

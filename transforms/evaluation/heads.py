@@ -9,10 +9,10 @@ from sentence_beam.transforms.evaluation.evidence import ALL
 from sentence_beam.transforms.evaluation.score_rows import Row
 from sentence_beam.transforms.report.chart import HeatMap, heat_map
 from sentence_beam.transforms.space import parse_pooler
-from sentence_beam.transforms.space.poolers import attention_head
+from sentence_beam.transforms.space.poolers import read_attention_head
 
 
-def head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
+def draw_head_maps(rows: Sequence[Row], grid: tuple[int, int]) -> dict[str, HeatMap]:
     """Return the heat map of each task with scored pairs, by its name: a row for each block.
 
     `grid` is the number of blocks and heads.
@@ -56,5 +56,5 @@ def _find_cell(pooler: str) -> tuple[int, int] | None:
     spec = parse_pooler(pooler)
     if spec.is_auto or spec.parts[0].name != "ditto":
         return None
-    block, head = attention_head(spec.parts[0])
+    block, head = read_attention_head(spec.parts[0])
     return block - 1, head - 1

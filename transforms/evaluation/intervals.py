@@ -93,7 +93,7 @@ def average(several: Sequence[Draws]) -> Draws:
     )
 
 
-def beliefs(draws: Draws) -> list[Belief]:
+def compute_beliefs(draws: Draws) -> list[Belief]:
     """Return score, intervals and p-values of each method; scores are times 100."""
     first = draws.resampled[0]
     uncorrected = []

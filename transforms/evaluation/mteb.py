@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.encoder import Encoder
 from sentence_beam.transforms.space.st_modules import DOCUMENT, QUERY
 
@@ -14,7 +14,7 @@ try:
     from mteb.models.model_meta import ModelMeta
     from mteb.types import PromptType
 except ImportError as error:
-    raise MissingExtraError(f"MTEB is not installed: {pip_line('mteb')}") from error
+    raise MissingExtraError(f"MTEB is not installed: {format_pip_line('mteb')}") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

@@ -44,7 +44,7 @@ def train_networks(
     training one of them.
     """
     features, labels = (torch.from_numpy(array) for array in train)
-    weights = first_weights(features.shape[1], classes, len(decays))
+    weights = draw_weights(features.shape[1], classes, len(decays))
     adam = torch.optim.Adam(weights)
     decay = torch.tensor(decays, dtype=torch.float32)[:, None, None]
     order = np.random.default_rng(SEED)
@@ -53,7 +53,7 @@ def train_networks(
     for _ in range(0, MOST_PASSES + 1, PASSES):
         for _ in range(PASSES):
             _train_once(weights, adam, decay, features, labels, order.permutation(len(labels)))
-        for place, accuracy in enumerate(accuracies_of(weights, held_out)):
+        for place, accuracy in enumerate(measure_accuracies(weights, held_out)):
             if no_better[place] > TENACITY:
                 continue
             if accuracy > best[place].accuracy:
@@ -67,7 +67,7 @@ def train_networks(
     return best
 
 
-def first_weights(inputs: int, classes: int, networks: int) -> list[torch.Tensor]:
+def draw_weights(inputs: int, classes: int, networks: int) -> list[torch.Tensor]:
     """Draw weights and biases of two layers as `torch.nn.Linear` does.
 
     Each is float32 [networks, in, out].
@@ -116,7 +116,7 @@ def _logits(weights: Sequence[torch.Tensor], features: torch.Tensor) -> torch.Te
     return torch.sigmoid(features @ first + first_bias) @ second + second_bias
 
 
-def accuracies_of(weights: Sequence[torch.Tensor], held_out: Rows) -> list[float]:
+def measure_accuracies(weights: Sequence[torch.Tensor], held_out: Rows) -> list[float]:
     """Return the share of the rows that each network gets right."""
     features, labels = (torch.from_numpy(array) for array in held_out)
     with torch.inference_mode():

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.evaluation.evaluate_options import EvaluateOptions
-from sentence_beam.transforms.evaluation.task import Task, quoted
+from sentence_beam.transforms.evaluation.task import Task, quote_texts
 from sentence_beam.transforms.space import resolve_model, row_hashes
 from sentence_beam.transforms.space.trained_prompts import quote
 from sentence_beam.transforms.store import open_store
@@ -55,6 +55,6 @@ def find_texts_of_fit(path: str, calibration: Calibration, tasks: list[Task]) ->
         if both:
             notes.append(
                 f"{task.name}: {path} was fitted on {len(both)} of its {len(texts)} texts:"
-                f" {quoted(both)}"
+                f" {quote_texts(both)}"
             )
     return notes

@@ -65,7 +65,7 @@ def read_subsets(path: str) -> list[ScoredPairs]:
     """
     official = [
         name
-        for name in task_files.files_in(path)
+        for name in task_files.list_folder(path)
         if name.startswith(INPUT) and name.endswith(".txt")
     ]
     if official:
@@ -84,7 +84,7 @@ def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
     second = []
     for line, (text, text_a, text_b) in _read_rows(path, "score", ("relatedness_score",), part):
         if text.strip():
-            gold.append(task_files.number(path, line, text))
+            gold.append(task_files.parse_number(path, line, text))
             first.append(text_a)
             second.append(text_b)
     return _check_some(path, ScoredPairs(task_files.stem(path), np.array(gold), first, second))
@@ -100,9 +100,9 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
     first = []
     second = []
     unlabelled = 0
-    value = label_column(task_files.read_header(path))
+    value = find_label_column(task_files.read_header(path))
     for line, (text, text_a, text_b) in _read_rows(path, value, SICK_LABELS, part):
-        label = task_files.label(path, line, text)
+        label = task_files.parse_label(path, line, text)
         if label in UNLABELLED:
             unlabelled += 1
             continue
@@ -121,7 +121,7 @@ def read_splits(paths: Sequence[str], read: Callable[[str, str | None], Pairs]) 
     return [read(path, None) for path in paths]
 
 
-def distinct(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
+def number_names(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
     """Return the subsets with a number after a name that an earlier one has."""
     seen: Counter[str] = Counter()
     renamed = []
@@ -147,7 +147,7 @@ def _read_rows(
     may_be_benchmark = value == "score" and "score" not in header and path.endswith(".csv")
     if may_be_benchmark and _is_sts_benchmark(path):
         return _read_sts_benchmark(path)
-    return list(task_files.read_table(path, (value, *sides_of(header))))
+    return list(task_files.read_table(path, (value, *find_sides(header))))
 
 
 def _read_sts_benchmark(path: str) -> list[task_files.Row]:
@@ -157,17 +157,19 @@ def _read_sts_benchmark(path: str) -> list[task_files.Row]:
     for line, text in enumerate(task_files.read_lines(path), 1):
         if text:
             cells = text.split("\t")
-            values = [task_files.cell(path, line, cells, place, columns) for place in (4, 5, 6)]
+            values = [
+                task_files.read_cell(path, line, cells, place, columns) for place in (4, 5, 6)
+            ]
             rows.append((line, values))
     return rows
 
 
-def label_column(header: Sequence[str]) -> str:
+def find_label_column(header: Sequence[str]) -> str:
     """Return the name of the column of labels in a header."""
     return next((name for name in LABELS if name in header), LABELS[0])
 
 
-def sides_of(header: Sequence[str]) -> tuple[str, str]:
+def find_sides(header: Sequence[str]) -> tuple[str, str]:
     """Return the names of the columns of both sentences in a header."""
     return next((sides for sides in SIDES_ALSO if set(sides) <= set(header)), SIDES)
 
@@ -200,9 +202,9 @@ def _read_official(folder: str, name: str) -> ScoredPairs:
     for line, (text, score) in enumerate(zip(texts, scores, strict=True), 1):
         if score.strip():
             row = text.split("\t")
-            gold.append(task_files.number(gold_path, line, score))
-            first.append(task_files.cell(path, line, row, 0, SIDES))
-            second.append(task_files.cell(path, line, row, 1, SIDES))
+            gold.append(task_files.parse_number(gold_path, line, score))
+            first.append(task_files.read_cell(path, line, row, 0, SIDES))
+            second.append(task_files.read_cell(path, line, row, 1, SIDES))
     subset = name.removeprefix(INPUT).removesuffix(".txt")
     return _check_some(path, ScoredPairs(subset, np.array(gold), first, second))
 

@@ -15,7 +15,7 @@ from sentence_beam.transforms.evaluation.encode_many import (
     Encoded,
     ModelSettings,
     encode_many,
-    groups,
+    group_poolers,
 )
 from sentence_beam.transforms.evaluation.evaluation_plan import ScorePlan
 from sentence_beam.transforms.evaluation.evaluation_progress import Watch
@@ -26,7 +26,7 @@ from sentence_beam.transforms.evaluation.task import (
     Predictions,
     Task,
     TaskVectors,
-    quoted,
+    quote_texts,
 )
 from sentence_beam.transforms.space import PoolerSpec
 
@@ -90,8 +90,8 @@ def _predict_by_cross_encoders(
     ]
     for method, scorer in plan.cross_encoders.items():
         title = f"scoring pairs with {scorer.folder}"
-        for task, of_task in progress.over(pair_tasks, title, "tasks"):
-            key = plan.cross_encoder_key(task, scorer)
+        for task, of_task in progress.count_over(pair_tasks, title, "tasks"):
+            key = plan.make_cross_encoder_key(task, scorer)
             predicted = cache.read(key)
             if predicted is None:
                 predicted = task.predict_pairs(scorer, of_task[plan.vector_methods[0]])
@@ -106,11 +106,11 @@ def _split_tasks(
 
     A task whose vectors take more is a part of its own. The texts of a part are encoded alike.
     """
-    for model in dict.fromkeys(map(plan.model_of, tasks)):
+    for model in dict.fromkeys(map(plan.choose_model, tasks)):
         alike = [
             place
             for place, task in enumerate(tasks)
-            if missing[place] and plan.model_of(task) == model
+            if missing[place] and plan.choose_model(task) == model
         ]
         yield from _split_alike(plan, tasks, alike)
 
@@ -141,13 +141,13 @@ def _compute(
 
     The texts of all tasks are encoded alike.
     """
-    model = plan.model_of(tasks[next(iter(missing))])
+    model = plan.choose_model(tasks[next(iter(missing))])
     distinct = _collect_texts(plan, [tasks[place] for place in missing])
     used = {method.pooler for methods in missing.values() for method in methods}
     poolers = {name: pooler for name, pooler in plan.poolers.items() if name in used}
     texts = len(distinct.texts) + len(distinct.queries)
     scores = sum(map(len, missing.values()))
-    with Watch(texts * len(groups(model, poolers)), scores) as watch:
+    with Watch(texts * len(group_poolers(model, poolers)), scores) as watch:
         for encoded, encoded_queries in _encode(plan, model, poolers, distinct, watch):
             check_finite(encoded, distinct.texts)
             calibrations = plan.calibrations[encoded.pooler]
@@ -171,8 +171,8 @@ def _encode(
     """Yield each pooler's vectors of the texts, and of the queries if they have their own."""
     queries: Iterable[Encoded | None] = repeat(None)
     if plan.queries is not None and distinct.queries:
-        queries = encode_many(plan.queries, poolers, list(distinct.queries), watch.encoded)
-    texts = encode_many(model, poolers, list(distinct.texts), watch.encoded)
+        queries = encode_many(plan.queries, poolers, list(distinct.queries), watch.count_texts)
+    texts = encode_many(model, poolers, list(distinct.texts), watch.count_texts)
     return zip(texts, queries, strict=False)
 
 
@@ -224,7 +224,7 @@ def check_finite(encoded: Encoded, texts: Mapping[str, int]) -> None:
     """Raise SentenceBeamError for a vector with a component that is NaN or infinite."""
     bad = np.flatnonzero(~np.isfinite(encoded.rows).all(axis=1))
     if bad.size:
-        text = quoted([list(texts)[bad[0]]])
+        text = quote_texts([list(texts)[bad[0]]])
         raise SentenceBeamError(
             f"pooler {encoded.pooler}: the vector of {text} is not finite ({bad.size} of"
             f" {len(texts)} are not); say --dtype float32, or leave such texts out"

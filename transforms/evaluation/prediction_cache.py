@@ -44,7 +44,7 @@ class Cache:
         return storage.join(storage.absolute(folder), f"{key}.safetensors")
 
 
-def key_of(data: str, space: str, query_space: str, calibration: str | None, dim: int) -> str:
+def make_key(data: str, space: str, query_space: str, calibration: str | None, dim: int) -> str:
     """Return the key of a method on a task.
 
     It is a hash over the digest of the task's data, the spaces of texts and queries, the digest of

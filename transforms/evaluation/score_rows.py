@@ -11,14 +11,20 @@ from sentence_beam.transforms.evaluation.compared_methods import Method
 from sentence_beam.transforms.evaluation.correlations import Correlations
 from sentence_beam.transforms.evaluation.evaluate_options import AVERAGE
 from sentence_beam.transforms.evaluation.evidence import ALL, MEAN, WMEAN, Evidence
-from sentence_beam.transforms.evaluation.intervals import Belief, Draws, average, beliefs, draw
+from sentence_beam.transforms.evaluation.intervals import (
+    Belief,
+    Draws,
+    average,
+    compute_beliefs,
+    draw,
+)
 from sentence_beam.transforms.evaluation.task import Predictions
 
 Row = dict[str, Any]
 DEV = "dev"
 
 
-def scored(
+def score_task(
     name: str,
     kind: str,
     evidence: Mapping[str, Evidence],
@@ -29,10 +35,10 @@ def scored(
     Also returns the draws of its first metric over all items.
     """
     rows: list[Row] = []
-    draws = {metric: draw(values, seed_of(name)) for metric, values in evidence.items()}
+    draws = {metric: draw(values, make_seed(name)) for metric, values in evidence.items()}
     for metric, values in evidence.items():
         sizes = _count_items(values)
-        believed = {subset: beliefs(drawn) for subset, drawn in draws[metric].items()}
+        believed = {subset: compute_beliefs(drawn) for subset, drawn in draws[metric].items()}
         for place, (method, predicted) in enumerate(predictions.items()):
             against = str(next(iter(predictions))) if place else None
             for subset in believed:
@@ -43,12 +49,12 @@ def scored(
     return rows, draws[next(iter(evidence))][ALL]
 
 
-def averaged(
+def average_tasks(
     kind: str, metric: str, draws: Sequence[Draws], methods: Sequence[Method], n: int
 ) -> list[Row]:
     """Return the rows of the average over the tasks of a kind."""
     rows = []
-    believed = beliefs(average(draws))
+    believed = compute_beliefs(average(draws))
     for place, (method, belief) in enumerate(zip(methods, believed, strict=True)):
         named: Row = {"task": AVERAGE, "kind": kind, "metric": metric, "subset": ALL}
         named |= {**method.fields, "n": n}
@@ -56,7 +62,7 @@ def averaged(
     return rows
 
 
-def best_by_dev(rows: Sequence[Row]) -> str | None:
+def find_best_by_dev(rows: Sequence[Row]) -> str | None:
     """Return a line with the best method by the task named `dev` and its other scores.
 
     Returns None if there are not two methods to choose from.
@@ -82,7 +88,7 @@ def best_by_dev(rows: Sequence[Row]) -> str | None:
     return f"{first}; {', '.join(others)}"
 
 
-def undefined(rows: Sequence[Row]) -> list[str]:
+def note_undefined(rows: Sequence[Row]) -> list[str]:
     """Return a note for each task and subset in which methods have no score."""
     missing: dict[tuple[str, str], dict[str, int]] = {}
     for row in rows:
@@ -101,7 +107,7 @@ def undefined(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def seed_of(name: str) -> tuple[int, ...]:
+def make_seed(name: str) -> tuple[int, ...]:
     """Return a seed that depends on the task's name, so that tasks have independent draws."""
     return (int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_beam.transforms.evaluation.evidence import ALL
-from sentence_beam.transforms.evaluation.heads import head_maps
+from sentence_beam.transforms.evaluation.heads import draw_head_maps
 from sentence_beam.transforms.evaluation.score_rows import Row
-from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.report.html import make_environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -50,11 +50,11 @@ class Section:
     beside: list[str]
 
 
-def page(
+def render_page(
     model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int, int] | None = None
 ) -> str:
     """Render scores; `grid` is the number of blocks and heads, if every head was scored."""
-    maps = head_maps(rows, grid) if grid is not None else {}
+    maps = draw_head_maps(rows, grid) if grid is not None else {}
     return load_template("page.html").render(
         model=model,
         notes=notes,
@@ -68,7 +68,7 @@ def page(
 @cache
 def load_template(name: str) -> "Template":
     """Return a template of a page of scores or figures."""
-    templates = environment(Path(__file__).with_name("templates"))
+    templates = make_environment(Path(__file__).with_name("templates"))
     templates.filters |= {"figure": _format_figure, "short": _format_short}
     return templates.get_template(name)
 

@@ -19,10 +19,10 @@ from sentence_beam.transforms.evaluation.prediction_cache import Cache
 from sentence_beam.transforms.evaluation.score_rows import (
     DEV,
     Row,
-    averaged,
-    best_by_dev,
-    scored,
-    undefined,
+    average_tasks,
+    find_best_by_dev,
+    note_undefined,
+    score_task,
 )
 from sentence_beam.transforms.evaluation.similarity import COSINE
 from sentence_beam.transforms.evaluation.task import PairTask, Predictions, Task
@@ -78,8 +78,8 @@ def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
         _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:
         rows += _score_store(store)
-    notes = [*dict.fromkeys(notes), *undefined(rows)]
-    best = best_by_dev(rows)
+    notes = [*dict.fromkeys(notes), *note_undefined(rows)]
+    best = find_best_by_dev(rows)
     if best is not None:
         notes.append(best)
     return Evaluation(rows, notes, grid)
@@ -92,11 +92,11 @@ def _write_notes(plan: ScorePlan, tasks: list[Task]) -> list[str]:
         for path, calibration in calibrations.items():
             notes += find_texts_of_fit(path, calibration, tasks)
     if plan.cross_encoders:
-        notes += filter(None, map(cross_encoder_note, tasks))
+        notes += filter(None, map(note_cross_encoder, tasks))
     return notes
 
 
-def cross_encoder_note(task: Task) -> str:
+def note_cross_encoder(task: Task) -> str:
     """Return the note on what cross-encoders do with a task; empty if they score its pairs."""
     if not isinstance(task, PairTask):
         return f"{task.name}: it has no pairs of texts, so no cross-encoder is scored on it"
@@ -135,9 +135,9 @@ def _make_rows(
     draws: dict[tuple[str, str], list[tuple[Draws, int]]] = {}
     methods: dict[str, list[Method]] = {}
     predicted = [pair for pair in zip(tasks, predictions, strict=True) if pair[1]]
-    for task, by_method in progress.over(predicted, "intervals and tests", "tasks"):
+    for task, by_method in progress.count_over(predicted, "intervals and tests", "tasks"):
         evidence = task.evidence(list(by_method.values()))
-        rows, drawn = scored(task.name, task.kind, evidence, by_method)
+        rows, drawn = score_task(task.name, task.kind, evidence, by_method)
         yield from _add_costs(rows, task)
         if task.name != DEV:
             metric = next(iter(evidence))
@@ -168,7 +168,9 @@ def _average_kinds(
     for (kind, metric), several in draws.items():
         if len(several) > 1:
             n = sum(items for _, items in several)
-            yield from averaged(kind, metric, [drawn for drawn, _ in several], methods[kind], n)
+            yield from average_tasks(
+                kind, metric, [drawn for drawn, _ in several], methods[kind], n
+            )
 
 
 def _score_store(task: StoreRetrieval) -> list[Row]:
@@ -181,5 +183,7 @@ def _score_store(task: StoreRetrieval) -> list[Row]:
         method = Method(manifest.options.pooler, calibration, task.dim(search), search)
         predictions[method] = task.predict(search)
     evidence = task.evidence(list(predictions.values()))
-    rows, _ = scored(task.name, task.kind, evidence, predictions)
-    return [{**row, "bytes_row": round(task.bytes_row(str(row["search"])), 3)} for row in rows]
+    rows, _ = score_task(task.name, task.kind, evidence, predictions)
+    return [
+        {**row, "bytes_row": round(task.count_row_bytes(str(row["search"])), 3)} for row in rows
+    ]

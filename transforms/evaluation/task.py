@@ -93,7 +93,7 @@ class PairTask(Task, Protocol):
         """
 
 
-def content_digest(task: Any) -> str:
+def hash_content(task: Any) -> str:
     """Return the sha256 in hex over a task's kind, its settings and all of its data.
 
     Its name and its notes are not part of it.
@@ -125,16 +125,18 @@ def _add(digest: Any, value: Any) -> None:
         digest.update(canonical_json([value]).encode())
 
 
-def overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
+def note_overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
     """Return notes on the texts that are in both training and test data, if there are any."""
     train_texts = set(train)
     both = list(dict.fromkeys(text for text in test if text in train_texts))
     if not both:
         return []
-    return [f"{len(both)} of {len(set(test))} test texts are training texts too: {quoted(both)}"]
+    return [
+        f"{len(both)} of {len(set(test))} test texts are training texts too: {quote_texts(both)}"
+    ]
 
 
-def quoted(texts: Sequence[str]) -> str:
+def quote_texts(texts: Sequence[str]) -> str:
     """Return the first few texts, shortened, and dots if there are more."""
     shown = [f"'{shorten(text, 60)}'" for text in texts[:NAMED]]
     if len(texts) > NAMED:
@@ -147,7 +149,7 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def numbered(labels: Sequence[str], task: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def number_labels(labels: Sequence[str], task: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return labels as numbers int64 [n] from 0, and their names in order.
 
     Raises OptionError if all labels are the same.

@@ -16,9 +16,9 @@ from sentence_beam.transforms.corpus import InputFile, collection_rows, match_in
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8
 from sentence_beam.transforms.corpus.files import is_utf8
 from sentence_beam.transforms.corpus.formats.registry import (
-    compression_of,
-    format_of,
-    plain_formats,
+    find_compression,
+    find_format,
+    list_plain_formats,
 )
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 
@@ -82,8 +82,8 @@ def read_header(path: str) -> list[str]:
 def _is_tab_separated(path: str) -> bool:
     if _SYNTAX.get() != AS_FOUND:
         return False
-    kind = format_of(path)
-    return kind in ("", "tsv", *plain_formats()) and not compression_of(path, kind)
+    kind = find_format(path)
+    return kind in ("", "tsv", *list_plain_formats()) and not find_compression(path, kind)
 
 
 def _read_tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -92,7 +92,7 @@ def _read_tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, 2):
         if line:
             row = line.split("\t")
-            yield number, [cell(path, number, row, place, columns) for place in places]
+            yield number, [read_cell(path, number, row, place, columns) for place in places]
 
 
 def _read_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -100,47 +100,49 @@ def _read_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
         for row in collection_rows.read_values(_find_file(path), columns):
             place = f"row {row.number}"
             if row.reason is not None:
-                raise bad_line(path, place, row.reason)
+                raise make_line_error(path, place, row.reason)
             values = ["" if value is None else str(value) for value in row.values]
             if not all(map(is_utf8, values)):
-                raise bad_line(path, place, NOT_UTF8)
+                raise make_line_error(path, place, NOT_UTF8)
             yield place, values
 
 
 def _find_file(path: str) -> InputFile:
-    file_format = "tsv" if format_of(path) in ("", *plain_formats()) else "auto"
+    file_format = "tsv" if find_format(path) in ("", *list_plain_formats()) else "auto"
     files = match_inputs(path, file_format, syntax=_SYNTAX.get())
     if len(files) > 1:
         raise OptionError(f"--task {path} names {len(files)} files; name one")
     return files[0]
 
 
-def cell(path: str, line: Place, row: Sequence[str], place: int, columns: Sequence[str]) -> str:
+def read_cell(
+    path: str, line: Place, row: Sequence[str], place: int, columns: Sequence[str]
+) -> str:
     """Return one cell of a line. Raises OptionError if the line is too short."""
     if place >= len(row):
-        raise bad_line(path, line, f"not {', '.join(columns)}, tab-separated")
+        raise make_line_error(path, line, f"not {', '.join(columns)}, tab-separated")
     return row[place]
 
 
-def number(path: str, line: Place, text: str) -> float:
+def parse_number(path: str, line: Place, text: str) -> float:
     """Parse a finite score. Raises OptionError naming file and line for anything else."""
     try:
         value = float(text)
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise bad_line(path, line, f"{text!r} is no score")
+        raise make_line_error(path, line, f"{text!r} is no score")
     return value
 
 
-def label(path: str, line: Place, text: str) -> str:
+def parse_label(path: str, line: Place, text: str) -> str:
     """Return a label without blanks. Raises OptionError naming file and line if it is empty."""
     if not text.strip():
-        raise bad_line(path, line, "the label is missing")
+        raise make_line_error(path, line, "the label is missing")
     return text.strip()
 
 
-def bad_line(path: str, place: Place, what: str) -> OptionError:
+def make_line_error(path: str, place: Place, what: str) -> OptionError:
     """Return the error of a line, by its number, or of a row, by the words that name it."""
     if isinstance(place, int):
         return OptionError(f"--task {path}, line {place}: {what}; mend the line")
@@ -160,7 +162,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         except ValueError:
             value = None
         if not isinstance(value, dict):
-            raise bad_line(path, line, "not a JSON object")
+            raise make_line_error(path, line, "not a JSON object")
         yield line, value
 
 
@@ -169,7 +171,7 @@ def stem(path: str) -> str:
     return os.path.splitext(os.path.basename(path.rstrip("/")))[0]
 
 
-def files_in(folder: str) -> list[str]:
+def list_folder(folder: str) -> list[str]:
     """Return the sorted names of the files in a folder; none if it is no folder."""
     root = storage.absolute(folder)
     if storage.is_local(root):

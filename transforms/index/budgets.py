@@ -20,12 +20,12 @@ from sentence_beam.transforms.index.index_kinds import (
     FLAT_BELOW,
     RERANK,
     IndexPlan,
-    automatic_index,
-    depth_for,
-    plan_for,
+    choose_automatic_index,
+    choose_depth,
+    make_plan,
 )
-from sentence_beam.transforms.index.index_spec import COMPACT, FLAT, IndexSpec, refine_bytes
-from sentence_beam.transforms.index.metric_vectors import faiss_metric
+from sentence_beam.transforms.index.index_spec import COMPACT, FLAT, IndexSpec, count_refine_bytes
+from sentence_beam.transforms.index.metric_vectors import find_faiss_metric
 from sentence_beam.transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
 from sentence_beam.transforms.index.rotation import turn_lists
 from sentence_beam.transforms.index.segment import SegmentFile, SegmentWriter
@@ -89,7 +89,7 @@ class Tried:
     recall_100: float | None
 
 
-def held_bytes(plan: IndexPlan) -> int:
+def count_held_bytes(plan: IndexPlan) -> int:
     """Bytes that a search holds in memory for a row: its code, and with lists its number."""
     return plan.spec.code_bytes(plan.dim) + (8 if plan.nlist else 0)
 
@@ -103,25 +103,25 @@ def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: flo
     centroids = plan.nlist
     if plan.spec.graph:
         centroids = min(plan.nlist, GRAPH_LINKS * max(64, 2 * nprobe))
-    candidates = depth * refine_bytes(plan.dim) if plan.rerank else 0
-    return centroids * 4 * plan.dim + scanned * held_bytes(plan) + candidates
+    candidates = depth * count_refine_bytes(plan.dim) if plan.rerank else 0
+    return centroids * 4 * plan.dim + scanned * count_held_bytes(plan) + candidates
 
 
-def kinds(
+def list_kinds(
     index: IndexSpec, rows: int, dim: int, metric: str, unit: bool, budgets: Budgets
 ) -> list[IndexPlan]:
     """The plans that may serve an `--index`, most bytes a row first.
 
     If `Flat` keeps the budgets, it is the only one. Raises OptionError if no plan is small enough.
     """
-    plans = [plan_for(spec, rows, dim, metric) for spec in _list_specs(index, rows, unit)]
+    plans = [make_plan(spec, rows, dim, metric) for spec in _list_specs(index, rows, unit)]
     most = budgets.row_bytes
-    small = [plan for plan in plans if most is None or held_bytes(plan) <= most]
+    small = [plan for plan in plans if most is None or count_held_bytes(plan) <= most]
     if not small:
-        least = min(plans, key=held_bytes)
+        least = min(plans, key=count_held_bytes)
         raise OptionError(
             f"--max-bytes-per-row {budgets.row_bytes}: the smallest index of {rows:,} rows of {dim}"
-            f" components, {least.factory}, holds {held_bytes(least)} bytes a row; allow so many,"
+            f" components, {least.factory}, holds {count_held_bytes(least)} bytes a row; allow so many,"
             " or fewer components (--dim)"
         )
     if small[0].factory == "Flat" and query_bytes(small[0], rows, 0, 0) <= budgets.query_bytes:
@@ -134,16 +134,16 @@ def _list_specs(index: IndexSpec, rows: int, unit: bool) -> list[IndexSpec]:
     if not index.is_automatic:
         return [index]
     if index.text == COMPACT:
-        return [automatic_index(rows, "RaBitQ")]
+        return [choose_automatic_index(rows, "RaBitQ")]
     codecs: tuple[str, ...] = _LISTED if rows >= FLAT_BELOW else _WHOLE
     if not unit:
         codecs = tuple(codec for codec in codecs if codec not in _RANGED)
     if rows < FLAT_BELOW:
         return [IndexSpec.parse(codec) for codec in codecs]
-    return [automatic_index(rows, codec) for codec in codecs]
+    return [choose_automatic_index(rows, codec) for codec in codecs]
 
 
-def base_plan(plans: Sequence[IndexPlan], rows: int) -> IndexPlan:
+def make_base_plan(plans: Sequence[IndexPlan], rows: int) -> IndexPlan:
     """The plan to train before the kinds are compared: their lists, with exact vectors.
 
     Its sample has rows enough for each kind.
@@ -154,7 +154,7 @@ def base_plan(plans: Sequence[IndexPlan], rows: int) -> IndexPlan:
         lists = IndexSpec.parse(f"{coarse},Flat")
     wanted = max(10_000, *(plan.train_rows for plan in plans))
     return replace(
-        plan_for(lists, rows, plans[0].dim, plans[0].metric),
+        make_plan(lists, rows, plans[0].dim, plans[0].metric),
         train_rows=min(rows, wanted),
         segment_rows=min(plan.segment_rows for plan in plans),
     )
@@ -171,25 +171,25 @@ def try_kinds(
 ) -> list[Tried]:
     """Try each kind on a sample float32 [m, dim] of `rows` rows, with queries float32 [q, dim].
 
-    The sample has about `SAMPLE` rows. `trained` is the index of `base_plan`. bool [q] `tuning`
+    The sample has about `SAMPLE` rows. `trained` is the index of `make_base_plan`. bool [q] `tuning`
     selects the queries by which nprobe is tuned.
     """
     exact = ExactNeighbours(queries, DEEP, plans[0].metric)
     exact.add(sample, 0)
     return [
-        _try(plan, with_codes(plan, trained, sample), sample, exact, tuning, rows, budgets)
+        _try(plan, train_codes(plan, trained, sample), sample, exact, tuning, rows, budgets)
         for plan in plans
     ]
 
 
-def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
-    """The trained index of a plan, as bytes: the lists of `base_plan`, and its own codec.
+def train_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
+    """The trained index of a plan, as bytes: the lists of `make_base_plan`, and its own codec.
 
     The codec is trained on the sample.
     """
     lists = TrainedIndex.from_bytes(trained).index
     faiss = load_faiss()
-    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
+    index = faiss.index_factory(plan.dim, plan.factory, find_faiss_metric(plan.metric))
     if plan.nlist:
         index.quantizer = lists.quantizer
         index.own_fields = True
@@ -222,7 +222,7 @@ def _try(
         path = Path(folder) / "segment"
         path.write_bytes(writer.to_bytes())
         index = SegmentedIndex.open([SegmentFile(path)], writer.trained)
-        candidates = Candidates.search(index, exact.queries, depth_for(DEEP, plan.rerank), grid)
+        candidates = Candidates.search(index, exact.queries, choose_depth(DEEP, plan.rerank), grid)
     near, deep = (
         tuned(exact.at(k), candidates, plan.rerank, budgets.target, tuning) for k in (K, DEEP)
     )
@@ -231,7 +231,7 @@ def _try(
     return Tried(
         plan=plan,
         trained=trained,
-        row_bytes=held_bytes(plan),
+        row_bytes=count_held_bytes(plan),
         query_bytes=round(query_bytes(plan, rows, nprobe, least["rerank"], uneven)),
         nprobe=nprobe,
         most_lists=grid[-1],
@@ -240,7 +240,7 @@ def _try(
     )
 
 
-def best(tried: Sequence[Tried], budgets: Budgets) -> tuple[Tried, bool]:
+def choose_best(tried: Sequence[Tried], budgets: Budgets) -> tuple[Tried, bool]:
     """The kind to build, and whether it reaches all goals.
 
     The goal is the recall at 10, and at 100 if any kind reaches both. Of the kinds that reach it,

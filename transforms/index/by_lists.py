@@ -16,14 +16,14 @@ from sentence_beam.transforms.index.exact import (
     gains_to_scores,
     longest_row,
     merge_top_k,
-    no_results,
-    pair_scores,
     rounding,
+    score_pairs,
+    start_results,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.index_parts import Coarse, Part, TopK
-from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name, squared_lengths
-from sentence_beam.transforms.index.segment import nearest_lists
+from sentence_beam.transforms.index.metric_vectors import as_vectors, name_metric, squared_lengths
+from sentence_beam.transforms.index.segment import find_nearest_lists
 from sentence_beam.transforms.index.trained import TrainedIndex
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
@@ -31,11 +31,11 @@ PAIRS = 1 << 14  # pairs that are scored again at once
 TOGETHER = 512  # queries in a matrix product: they stay in a core's cache
 
 
-def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
+def search_coarse(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
     """The `nprobe` lists nearest to each query, float32 [q, d], by a trained index."""
     index = trained.index
     turned = trained.turned(as_vectors(queries, index.d, "queries"))
-    return Coarse(*nearest_lists(index, turned, min(nprobe, index.nlist)))
+    return Coarse(*find_nearest_lists(index, turned, min(nprobe, index.nlist)))
 
 
 def scan(
@@ -50,7 +50,7 @@ def scan(
     Of a segment with lists, the lists of `coarse` are searched; a flat one is searched whole.
     `trained` is the index from which the segments with lists were built; None if all are flat.
     """
-    results = [no_results(len(queries), k)]
+    results = [start_results(len(queries), k)]
     queries = as_vectors(queries, queries.shape[1], "queries")
     turned = trained.turned(queries) if coarse is not None and trained is not None else queries
     for part in parts:
@@ -71,8 +71,8 @@ def _is_linear(index: Any) -> bool:
 def _find_top_k(part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
     """Return the top k of a part; the lists that are read stay in memory meanwhile."""
     if not part.live:
-        return no_results(len(queries), k)
-    metric = metric_name(part.index)
+        return start_results(len(queries), k)
+    metric = name_metric(part.index)
     with part.held():
         part.check_lists(coarse.lists)
         codes = _Codes(part)
@@ -172,7 +172,7 @@ def _score_pairs(
     No batch changes these gains. Pairs are computed in the order of their rows, so that each row is
     decoded once.
     """
-    gains, rows = no_results(*places.shape)
+    gains, rows = start_results(*places.shape)
     flat = places.reshape(-1)
     order = np.argsort(flat, kind="stable")
     order = order[np.searchsorted(flat, -1, "right", sorter=order) :]
@@ -180,7 +180,7 @@ def _score_pairs(
         pairs = order[start : start + PAIRS]
         wanted, place = np.unique(flat[pairs], return_inverse=True)
         vectors, local = codes.decode_rows(wanted)
-        scores = pair_scores(queries[pairs // places.shape[1]], vectors, place[:, None], metric)
+        scores = score_pairs(queries[pairs // places.shape[1]], vectors, place[:, None], metric)
         gains.reshape(-1)[pairs] = gains_to_scores(scores[:, 0], metric)
         rows.reshape(-1)[pairs] = local[place]
     return gains, rows

@@ -126,7 +126,7 @@ class Candidates:
             arrays.append(np.concatenate([array, last])[place])
         return Candidates(self.nprobes, self.depth, *arrays)
 
-    def narrowed(self, nprobes: Sequence[int]) -> Candidates:
+    def narrow(self, nprobes: Sequence[int]) -> Candidates:
         """Return the candidates at fewer values of nprobe, of those in the grid."""
         step = np.searchsorted(nprobes, self.nprobes)[self._steps]
         late = step >= len(nprobes)

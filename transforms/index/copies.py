@@ -7,7 +7,7 @@ import numpy as np
 from sentence_beam.transforms.index.near_pairs import TopPairs
 
 
-def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) -> TopPairs:
+def add_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) -> TopPairs:
     """The k best pairs of rows, from those of distinct vectors float32 [n, d].
 
     `of` int64 [rows] has each row's vector. Rows of the same vector are pairs too; their score is

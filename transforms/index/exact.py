@@ -16,7 +16,7 @@ from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.metric_vectors import (
     as_vectors,
     check_metric,
-    faiss_metric,
+    find_faiss_metric,
     squared_lengths,
 )
 
@@ -38,15 +38,15 @@ def exact_search(
     are fewer than k rows. Memory: one block.
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
-    best = no_results(len(queries), k)
+    best = start_results(len(queries), k)
     for block, base in blocks:
         block = as_vectors(block, queries.shape[1], "block")
-        gains, rows = block_top_k(queries, block, k, metric)
+        gains, rows = find_block_top_k(queries, block, k, metric)
         best = merge_top_k([best, (gains, np.where(rows >= 0, rows + base, -1))], k)
     return gains_to_scores(best[0], metric), best[1]
 
 
-def no_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+def start_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The results of n queries before any row: gains -inf [q, k] and positions -1 [q, k]."""
     return np.full((n_queries, k), -np.inf, np.float32), np.full((n_queries, k), -1, np.int64)
 
@@ -61,10 +61,10 @@ def merge_top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best k of several lists of (gains, positions) [q, any]; ties by position."""
     gains, positions = zip(*parts, strict=True)
-    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
+    return sort_best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
 
 
-def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def sort_best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Gains and rows [q, any] sorted by (gain descending, row), cut to k."""
     if (gains[:, 1:] > gains[:, :-1]).any():
         order = np.argsort(-gains, axis=1)
@@ -91,7 +91,7 @@ def complete_top_k(
     exceeds [m]. Queries whose k-th gain is not above that are scanned again, deeper. Rows are -1
     if there are fewer than k.
     """
-    gains, rows = no_results(n_queries, k)
+    gains, rows = start_results(n_queries, k)
     pending = np.arange(n_queries)
     depth = min(n_rows, k + margin)
     while pending.size and depth:
@@ -110,14 +110,14 @@ def _settle(
     """Scan these queries, write settled results to `out`, return the other queries."""
     gains, rows, bound = scan(part, depth)
     k = min(out[0].shape[1], gains.shape[1])
-    gains, rows = best_first(gains, rows, k)
+    gains, rows = sort_best_first(gains, rows, k)
     settled = (depth >= n_rows) | (bound < gains[:, -1]) | np.isneginf(bound)
     out[0][part[settled], :k] = gains[settled]
     out[1][part[settled], :k] = rows[settled]
     return part[~settled]
 
 
-def block_top_k(
+def find_block_top_k(
     queries: np.ndarray,
     block: np.ndarray,
     k: int,
@@ -137,7 +137,7 @@ def block_top_k(
         part = queries[which] if len(which) < len(queries) else queries
         rows, least = _find_candidates(part, block, depth, metric)
         bound = least + slack[which]
-        return gains_to_scores(pair_scores(part, block, rows, metric), metric), rows, bound
+        return gains_to_scores(score_pairs(part, block, rows, metric), metric), rows, bound
 
     return complete_top_k(scan, len(queries), k, len(block), margin)
 
@@ -152,7 +152,7 @@ def _find_candidates(
     """
     faiss = load_faiss()
     if len(block) > _PRODUCT_ROWS or faiss.omp_get_max_threads() > _PRODUCT_THREADS:
-        rough, rows = faiss.knn(queries, block, depth, metric=faiss_metric(metric))
+        rough, rows = faiss.knn(queries, block, depth, metric=find_faiss_metric(metric))
         return rows, gains_to_scores(rough[:, -1], metric)
     rows = np.empty((len(queries), depth), np.int64)
     least = np.empty(len(queries), np.float32)
@@ -187,7 +187,7 @@ def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
     return (queries.shape[1] * 2.0**-23 * scale).astype(np.float32)
 
 
-def pair_scores(
+def score_pairs(
     queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
     """Return the score of query i with each of block's rows[i], float32 [q, m].

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.segment_checks import changed
+from sentence_beam.transforms.index.segment_checks import make_changed_error
 
 _AT_ONCE = 512  # rows that stay in a core's cache
 
@@ -41,7 +41,7 @@ class RefineWriter:
     def copy(self, rows: np.ndarray) -> None:
         """Append rows of another file, of `row_type`, with new numbers."""
         rows = rows.copy()
-        rows["crc"] = checksums(rows, np.arange(self._rows, self._rows + len(rows)))
+        rows["crc"] = compute_checksums(rows, np.arange(self._rows, self._rows + len(rows)))
         self._parts.append(rows)
         self._rows += len(rows)
 
@@ -54,7 +54,7 @@ class RefineWriter:
         return b"".join(part.tobytes() for part in self._parts)
 
 
-def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def compute_checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The checksum uint32 [n] of each row of `row_type` that has one of these numbers."""
     size = rows.dtype.itemsize
     view = memoryview(rows.tobytes())
@@ -67,7 +67,7 @@ def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return np.array(sums, np.uint32)
 
 
-def decoded(rows: np.ndarray) -> np.ndarray:
+def decode_rows(rows: np.ndarray) -> np.ndarray:
     """The vectors float32 [n, dim] of rows of `row_type`.
 
     faiss decodes them, in half of numpy's time.
@@ -85,5 +85,5 @@ def decoded(rows: np.ndarray) -> np.ndarray:
 
 def check_rows(rows: np.ndarray, numbers: np.ndarray, path: str) -> None:
     """Raise DamagedIndexError naming the file if a row was changed."""
-    if not np.array_equal(checksums(rows, numbers), rows["crc"]):
-        raise changed(path)
+    if not np.array_equal(compute_checksums(rows, numbers), rows["crc"]):
+        raise make_changed_error(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 
 _MISSING = (
     "the index needs faiss, which is not installed: {} (on Linux x86-64 with CUDA the extra gpu in"
@@ -33,8 +33,8 @@ def load_faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         if not installed:
-            raise MissingExtraError(_MISSING.format(pip_line("cpu"))) from error
-        reason = short_reason(error)
+            raise MissingExtraError(_MISSING.format(format_pip_line("cpu"))) from error
+        reason = shorten_reason(error)
         raise OptionError(
             f"{installed[0]} does not load ({reason}): pip install --force-reinstall {installed[0]}"
         ) from error
@@ -53,12 +53,12 @@ def _describe_both(installed: list[str]) -> str:
     # Removing one of them also deletes files of the other, so both are removed first.
     return (
         f"{' and '.join(installed)} are both installed and overwrite each other's module `faiss`:"
-        f" pip uninstall -y {' '.join(installed)}, then {pip_line('cpu')} (or with gpu in place of"
+        f" pip uninstall -y {' '.join(installed)}, then {format_pip_line('cpu')} (or with gpu in place of"
         " cpu)"
     )
 
 
-def short_reason(error: Exception) -> str:
+def shorten_reason(error: Exception) -> str:
     """The message of an error of faiss, on one line and without its C++ source position."""
     return " ".join(str(error).split()).rpartition("rror: ")[2][:200]
 

@@ -13,19 +13,19 @@ from functools import cached_property
 import numpy as np
 
 from sentence_beam.transforms.index.exact import (
-    block_top_k,
+    find_block_top_k,
     gains_to_scores,
     merge_top_k,
-    no_results,
+    start_results,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.index_parts import Coarse, CodedPart, Part, TopK
 from sentence_beam.transforms.index.lists import ID_BYTES, ListTable
-from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name
+from sentence_beam.transforms.index.metric_vectors import as_vectors, name_metric
 from sentence_beam.transforms.index.segment_search import (
     SearchResult,
     SegmentedIndex,
-    positions_of,
+    find_positions,
     rerank,
     result,
     split,
@@ -77,11 +77,11 @@ class FilteredIndex:
         rank `depth` candidates at first, and more until the results no longer change.
         """
         if not self.rows:
-            return result(*no_results(len(queries), k), self._metric)
+            return result(*start_results(len(queries), k), self._metric)
         queries = as_vectors(queries, self._parts[0].index.d, "queries")
         if self._block is not None:
             positions, vectors = self._block
-            gains, rows = block_top_k(queries, vectors, k, self._metric)
+            gains, rows = find_block_top_k(queries, vectors, k, self._metric)
             return result(gains, np.where(rows >= 0, positions[rows], -1), self._metric)
         nprobe = nprobe or _NPROBE
         if self._vectors is None:
@@ -91,7 +91,7 @@ class FilteredIndex:
     def _rank(self, queries: np.ndarray, k: int, depth: int, nprobe: int) -> SearchResult:
         """Return the top k by `vectors`; codes separate rows of similar distance badly."""
         assert self._vectors is not None
-        best = result(*no_results(len(queries), k), self._metric)
+        best = result(*start_results(len(queries), k), self._metric)
         pending = np.arange(len(queries))
         most = min(_DEEPEST * depth, self.rows)
         while pending.size:
@@ -99,7 +99,7 @@ class FilteredIndex:
             candidates = result(*self._search_lists(rest, depth, nprobe), self._metric)
             ranked = rerank(rest, candidates, k, self._vectors, self._metric)
             previous = SearchResult(*(column[pending] for column in best))
-            changed = (positions_of(ranked) != positions_of(previous)).any(axis=1)
+            changed = (find_positions(ranked) != find_positions(previous)).any(axis=1)
             for column, new in zip(best, ranked, strict=True):
                 column[pending] = new
             pending = pending[changed]
@@ -146,7 +146,7 @@ class FilteredIndex:
         parts = self._parts_with_lists
         if not parts:
             return np.empty(0, np.int64), np.empty((0, 0), np.float32)
-        counts = [part.matches_of_lists() for part in parts]
+        counts = [part.count_matches() for part in parts]
         numbers = np.flatnonzero(sum(counts[1:], counts[0]))
         return numbers, centroids(parts[0].index)[numbers]
 
@@ -157,14 +157,14 @@ class FilteredIndex:
         """
         lists = len(self._lists[0])
         flat = [part.top_k(queries, k, None) for part in self._parts if not part.has_lists]
-        gains, positions = merge_top_k([no_results(len(queries), k), *flat], k)
+        gains, positions = merge_top_k([start_results(len(queries), k), *flat], k)
         queries = self._index.turned(queries)
         pending = np.arange(len(queries))
         last = min(k, self.rows) - 1
         done = 0
         end = min(nprobe, lists)
         ahead = min(_AHEAD * end, lists)
-        scores, numbers = no_results(len(queries), 0)
+        scores, numbers = start_results(len(queries), 0)
         while pending.size and done < end:
             rest = queries[pending]
             if numbers.shape[1] < end:
@@ -199,8 +199,8 @@ class FilteredIndex:
         """Return scores and numbers [q, count] of each query's nearest lists with wanted rows."""
         numbers, centres = self._lists
         quantizer = load_faiss().downcast_index(self._parts_with_lists[0].index.quantizer)
-        metric = metric_name(quantizer)
-        gains, places = block_top_k(queries, centres, count, metric, margin=1)
+        metric = name_metric(quantizer)
+        gains, places = find_block_top_k(queries, centres, count, metric, margin=1)
         return gains_to_scores(gains, metric), numbers[places]
 
 
@@ -215,7 +215,7 @@ class MatchedLists(CodedPart):
     def __init__(self, parts: Sequence[Part], trained: TrainedIndex):
         self._parts = parts
         self._trained = trained  # has the quantizer of the index
-        self.index = trained.empty_copy()
+        self.index = trained.make_empty_copy()
         self.live = sum(part.live for part in parts)
         self._table = ListTable(self.index)
         self._is_copied = np.zeros(self.index.nlist, bool)
@@ -241,7 +241,7 @@ class MatchedLists(CodedPart):
         with self._lock:
             missing = coarse.lists[~self._is_copied[coarse.lists]]
             self._copy(np.unique(missing))
-        return self.coded_top_k(queries, k, coarse)
+        return self.find_coded_top_k(queries, k, coarse)
 
     def _copy(self, lists: np.ndarray) -> None:
         """Copy the live rows of lists, int64 ascending."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
+from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason
 from sentence_beam.transforms.index.index_spec import AUTO, AUTOMATIC, FLAT, RANGE_BYTES, IndexSpec
-from sentence_beam.transforms.index.metric_vectors import check_metric, faiss_metric
+from sentence_beam.transforms.index.metric_vectors import check_metric, find_faiss_metric
 from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES
 
 FLAT_BELOW = 20_000
@@ -59,8 +59,8 @@ def choose_index(
         codec = "RaBitQ"
         if index.text == AUTO:
             codec = "SQ8" if unit else "SQbf16"
-        return plan_for(automatic_index(n_rows, codec), n_rows, dim, metric)
-    plan = plan_for(index, n_rows, dim, metric)
+        return make_plan(choose_automatic_index(n_rows, codec), n_rows, dim, metric)
+    plan = make_plan(index, n_rows, dim, metric)
     _check_with_faiss(plan)
     check_rows_for(index, n_rows, dim)
     return plan
@@ -80,7 +80,7 @@ def check_rows_for(index: IndexSpec, n_rows: int, dim: int) -> None:
         )
 
 
-def automatic_index(n_rows: int, codec: str) -> IndexSpec:
+def choose_automatic_index(n_rows: int, codec: str) -> IndexSpec:
     """The index for `n_rows` rows; `codec` is that of an index with lists."""
     return FLAT if n_rows < FLAT_BELOW else IndexSpec.parse(f"{_choose_lists(n_rows)},{codec}")
 
@@ -130,7 +130,7 @@ def _cut(ends: np.ndarray, most: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def plan_for(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
+def make_plan(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
     """The plan of a factory string, even if there are not enough rows to train it."""
     # more than `MOST_SAMPLED` only for the floor
     sampled = max(min(TRAIN_PER_LIST * index.lists, MOST_SAMPLED), TRAIN_FLOOR * index.lists)
@@ -146,7 +146,7 @@ def plan_for(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
     )
 
 
-def depth_for(k: int, rerank: int) -> int:
+def choose_depth(k: int, rerank: int) -> int:
     """The number of candidates for k wanted rows; `rerank` is that of the plan."""
     return max(OVER * k, rerank) if rerank else k
 
@@ -164,9 +164,9 @@ def _choose_nprobe(n_rows: int) -> int:
 
 def _check_with_faiss(plan: IndexPlan) -> None:
     try:
-        load_faiss().index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
+        load_faiss().index_factory(plan.dim, plan.factory, find_faiss_metric(plan.metric))
     except RuntimeError as error:
-        reason = short_reason(error)
+        reason = shorten_reason(error)
         raise OptionError(
             f"--index {plan.factory}: faiss refuses it for {plan.dim} components ({reason})"
         ) from error

@@ -12,20 +12,24 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.index.exact import (
-    block_top_k,
     complete_top_k,
+    find_block_top_k,
     gains_to_scores,
     longest_row,
     merge_top_k,
-    no_results,
+    start_results,
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.lists import ListMemory
-from sentence_beam.transforms.index.metric_vectors import metric_name
+from sentence_beam.transforms.index.metric_vectors import name_metric
 from sentence_beam.transforms.index.range_readers import check_keep
-from sentence_beam.transforms.index.segment import SegmentFile, flat_codes, read_segment
-from sentence_beam.transforms.index.segment_checks import changed
-from sentence_beam.transforms.index.trained import TrainedIndex, flat_rows, lacks_trained
+from sentence_beam.transforms.index.segment import SegmentFile, read_segment, view_flat_codes
+from sentence_beam.transforms.index.segment_checks import make_changed_error
+from sentence_beam.transforms.index.trained import (
+    TrainedIndex,
+    make_missing_trained_error,
+    view_flat_rows,
+)
 
 _BLOCK_ROWS = 1 << 16
 # faiss's parallel mode for lists chosen outside; its default would use one thread then
@@ -75,12 +79,12 @@ class CodedPart:
         """
         raise NotImplementedError
 
-    def coded_top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
+    def find_coded_top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         """Return gains float32 and positions int64 [q, k] of the best rows by their codes."""
         faiss = load_faiss()
         # The selector holds a bare pointer to the bits, which live as long as the part.
         selector = None if self.bits is None else faiss.IDSelectorBitmap(self.bits)
-        metric = metric_name(self.index)
+        metric = name_metric(self.index)
 
         def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             some = queries[which] if len(which) < len(queries) else queries
@@ -114,7 +118,7 @@ class Part(CodedPart):
         """The positions of rows that are not deleted, int64 ascending."""
         raise NotImplementedError
 
-    def matches_of_lists(self) -> np.ndarray:
+    def count_matches(self) -> np.ndarray:
         """Return the number of rows in each list that are not deleted, int64 [nlist]."""
         raise NotImplementedError
 
@@ -138,10 +142,10 @@ class Part(CodedPart):
     def top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         """Return gains float32 and positions int64 [q, k]; `coarse` is None without lists."""
         if not self.live or coarse is None:
-            return no_results(len(queries), k)
+            return start_results(len(queries), k)
         with self.held():
             self.check_lists(coarse.lists)
-            return self.coded_top_k(queries, k, coarse)
+            return self.find_coded_top_k(queries, k, coarse)
 
     def decoded(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the positions of live rows, int64 ascending, and their vectors, float32 [m, d].
@@ -153,7 +157,7 @@ class Part(CodedPart):
         ids = [np.empty(0, np.int64)]
         vectors = [np.empty((0, self.index.d), np.float32)]
         with self.held():
-            filled = np.flatnonzero(self.matches_of_lists())
+            filled = np.flatnonzero(self.count_matches())
             self.check_lists(filled)
             for number in filled.tolist():
                 codes, of_list = self.lists.one(number)
@@ -214,7 +218,7 @@ class OpenSegment(Part):
     def live_positions(self) -> np.ndarray:
         return np.flatnonzero(self._is_live) | self._number << 32
 
-    def matches_of_lists(self) -> np.ndarray:
+    def count_matches(self) -> np.ndarray:
         """Return the number of rows in each list that are not deleted, int64 [nlist].
 
         Lists are not checked yet. Raises DamagedIndexError if one names a row that is none.
@@ -226,7 +230,7 @@ class OpenSegment(Part):
         try:
             is_live = self._is_live[self.lists.ids(filled)]
         except IndexError as error:
-            raise changed(self._file.path) from error
+            raise make_changed_error(self._file.path) from error
         starts = np.cumsum(counts[filled]) - counts[filled]
         counts[filled] = np.add.reduceat(is_live, starts, dtype=np.int64)
         return counts
@@ -248,16 +252,16 @@ class FlatSegment(OpenSegment):
 
     @cached_property
     def _longest(self) -> float:
-        return longest_row(flat_rows(self.index))
+        return longest_row(view_flat_rows(self.index))
 
     def top_k(self, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         if not self.live:
-            return no_results(len(queries), k)
+            return start_results(len(queries), k)
         if hasattr(self.index, "sq"):
-            return self.coded_top_k(queries, k, None)
-        metric = metric_name(self.index)
-        vectors = flat_rows(self.index)
-        best = no_results(len(queries), k)
+            return self.find_coded_top_k(queries, k, None)
+        metric = name_metric(self.index)
+        vectors = view_flat_rows(self.index)
+        best = start_results(len(queries), k)
         for start in range(0, len(vectors), _BLOCK_ROWS):
             block = vectors[start : start + _BLOCK_ROWS]
             numbers = np.arange(start, start + len(block))
@@ -265,15 +269,15 @@ class FlatSegment(OpenSegment):
                 numbers = numbers[self._keep[start : start + _BLOCK_ROWS]]
                 block = vectors[numbers]
             if len(block):
-                gains, rows = block_top_k(queries, block, k, metric, longest=self._longest)
+                gains, rows = find_block_top_k(queries, block, k, metric, longest=self._longest)
                 best = merge_top_k([best, (gains, np.where(rows >= 0, numbers[rows], -1))], k)
         return best[0], self.positions(best[1])
 
     def decoded(self) -> tuple[np.ndarray, np.ndarray]:
         rows = np.flatnonzero(self._is_live)
         if not hasattr(self.index, "sq"):
-            return self.live_positions, flat_rows(self.index)[rows]
-        codes = np.ascontiguousarray(flat_codes(self.index)[rows])
+            return self.live_positions, view_flat_rows(self.index)[rows]
+        codes = np.ascontiguousarray(view_flat_codes(self.index)[rows])
         return self.live_positions, self.index.sa_decode(codes)
 
 
@@ -309,7 +313,7 @@ def open_segment(number: int, file: SegmentFile, trained: TrainedIndex | None) -
     if not hasattr(index, "quantizer"):
         return FlatSegment(number, index, file, None)
     if trained is None:
-        raise lacks_trained(file.path)
+        raise make_missing_trained_error(file.path)
     trained.give(index, file.path)
     index.parallel_mode = BY_QUERY
     return OpenSegment(number, index, file, trained)

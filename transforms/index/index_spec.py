@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
+from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason
 
 RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
 AUTO = "auto"
@@ -93,14 +93,14 @@ class IndexSpec:
         try:
             return _measure_code(f"IVF1,{self.codec}" if self.lists else self.codec, dim)
         except RuntimeError as error:
-            reason = short_reason(error)
+            reason = shorten_reason(error)
             raise OptionError(
                 f"--index {self}: faiss refuses it for {dim} components ({reason})"
             ) from error
 
     def row_bytes(self, dim: int) -> int:
         """Return the bytes of a row in a segment: its code, 8 for the id, and a kept vector."""
-        return self.code_bytes(dim) + 8 + (refine_bytes(dim) if self.is_rough else 0)
+        return self.code_bytes(dim) + 8 + (count_refine_bytes(dim) if self.is_rough else 0)
 
     def lack_of_rows(self, rows: int) -> str | None:
         """Return why the index cannot be trained on so many rows; None if it can."""
@@ -116,7 +116,7 @@ def _measure_code(factory: str, dim: int) -> int:
     return int(load_faiss().index_factory(dim, factory).code_size)
 
 
-def refine_bytes(dim: int) -> int:
+def count_refine_bytes(dim: int) -> int:
     """Bytes of a row's vector in the file with which candidates are scored again."""
     return 2 * dim + 8
 

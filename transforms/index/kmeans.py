@@ -12,8 +12,8 @@ import numpy as np
 from sentence_beam.transforms.base import nvidia
 from sentence_beam.transforms.base.errors import first_line
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.metric_vectors import prepared
-from sentence_beam.transforms.index.nearest_row import nearest_row
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
+from sentence_beam.transforms.index.nearest_row import find_nearest_row
 
 _LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10
@@ -46,7 +46,7 @@ def kmeans(sample: np.ndarray, lists: int, metric: str) -> np.ndarray:
     if len(sample) == lists:
         return np.array(sample, np.float32)
     rows, first = _choose_rows(sample, lists)
-    return _move(partial(sums_of_lists, rows, spherical=spherical), first, spherical)
+    return _move(partial(sum_lists, rows, spherical=spherical), first, spherical)
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +84,7 @@ def _move(sums_of: Sums, first: np.ndarray, spherical: bool) -> np.ndarray:
         centroids = np.where(counts[:, None] > 0, middles, centroids).astype(np.float32)
         _split_largest(centroids, counts)
         if spherical:
-            centroids = prepared(centroids, "cosine")
+            centroids = prepare_vectors(centroids, "cosine")
     return centroids
 
 
@@ -98,7 +98,7 @@ def _split_largest(centroids: np.ndarray, counts: np.ndarray) -> None:
     centroids[largest] = centroids[largest] * (1 - _APART * sign)
 
 
-def sums_of_lists(
+def sum_lists(
     rows: np.ndarray, centroids: np.ndarray, spherical: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what `Sums` says, of rows float32 [n, d]; the same at any number of threads."""
@@ -107,7 +107,7 @@ def sums_of_lists(
     counts = np.zeros(len(centroids), np.int64)
     for start in range(0, len(rows), _BLOCK_ROWS):
         block = rows[start : start + _BLOCK_ROWS]
-        _, numbers = nearest_row(block, centroids, metric)
+        _, numbers = find_nearest_row(block, centroids, metric)
         order = np.argsort(numbers, kind="stable")
         lists, starts = np.unique(numbers[order], return_index=True)
         sums[lists] += np.add.reduceat(block[order], starts, axis=0)
@@ -120,7 +120,7 @@ def _try_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | No
     try:
         if load_faiss().get_num_gpus() > 0:
             return _use_faiss(sample, lists, spherical)
-        return by_torchs_gpu(sample, lists, spherical)
+        return use_torchs_gpu(sample, lists, spherical)
     except RuntimeError as error:  # no memory, or a library without code for this GPU
         _LOGGER.warning("k-means: the processor takes over from the GPU: %s", first_line(error))
         return None
@@ -142,8 +142,8 @@ def _use_faiss(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray:
     return np.asarray(clustering.centroids, np.float32)
 
 
-def by_torchs_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:
-    """Centroids as `by_torch`; None if torch has no GPU.
+def use_torchs_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray | None:
+    """Centroids as `use_torch`; None if torch has no GPU.
 
     It may be built without CUDA, or for a newer driver.
     """
@@ -151,10 +151,10 @@ def by_torchs_gpu(sample: np.ndarray, lists: int, spherical: bool) -> np.ndarray
 
     if not torch.cuda.is_available():
         return None
-    return by_torch(sample, lists, spherical, "cuda")
+    return use_torch(sample, lists, spherical, "cuda")
 
 
-def by_torch(sample: np.ndarray, lists: int, spherical: bool, device: str) -> np.ndarray:
+def use_torch(sample: np.ndarray, lists: int, spherical: bool, device: str) -> np.ndarray:
     """k-means by torch on a device, if faiss has no GPU.
 
     Sums are taken in the rows' order, list by list.

@@ -20,12 +20,12 @@ def check_metric(metric: str) -> str:
     return metric
 
 
-def scored_by(metric: str) -> str:
+def choose_scoring_metric(metric: str) -> str:
     """The metric, ip or l2, that computes the scores: ip for cosine."""
     return "ip" if metric == "cosine" else check_metric(metric)
 
 
-def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
+def prepare_vectors(vectors: np.ndarray, metric: str) -> np.ndarray:
     """Vectors float32 [n, d] as an index of this metric takes them: for cosine of length 1.
 
     Rows that have this length up to rounding are unchanged, and so are zero rows.
@@ -41,13 +41,13 @@ def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
     )
 
 
-def faiss_metric(metric: str) -> int:
+def find_faiss_metric(metric: str) -> int:
     """The number that faiss has for `ip` or `l2`."""
     faiss = load_faiss()
     return int(faiss.METRIC_INNER_PRODUCT if check_metric(metric) == "ip" else faiss.METRIC_L2)
 
 
-def metric_name(index: Any) -> str:
+def name_metric(index: Any) -> str:
     """The metric, `ip` or `l2`, of an index of faiss."""
     return "ip" if index.metric_type == load_faiss().METRIC_INNER_PRODUCT else "l2"
 

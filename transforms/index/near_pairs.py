@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.index.by_lists import coarse_search
+from sentence_beam.transforms.index.by_lists import search_coarse
 from sentence_beam.transforms.index.trained import TrainedIndex
 
 BLOCK = 16_384
@@ -34,7 +34,7 @@ class TopPairs(NamedTuple):
     second: np.ndarray  # int64 [m]
 
 
-def lists_for(threshold: float) -> int:
+def choose_list_count(threshold: float) -> int:
     """The number of lists near a row with which it is compared.
 
     The farther apart the rows of a pair are, the more lists may lie between them.
@@ -46,24 +46,26 @@ def lists_for(threshold: float) -> int:
     return 32
 
 
-def one_list(rows: int) -> np.ndarray:
+def put_in_one_list(rows: int) -> np.ndarray:
     """The list near each row, int32 [n, 1], if all rows are in the same one."""
     return np.zeros((rows, 1), np.int32)
 
 
-def lists_near(vectors: np.ndarray, trained: TrainedIndex, lists: int) -> np.ndarray:
+def find_lists_near(vectors: np.ndarray, trained: TrainedIndex, lists: int) -> np.ndarray:
     """The lists near each row float32 [n, d], nearest first, int32 [n, lists].
 
     The row lies in the first of them.
     """
     near = np.empty((len(vectors), min(lists, trained.index.nlist)), np.int32)
-    for start in progress.over(range(0, len(vectors), BLOCK), "choosing lists", "blocks of rows"):
+    for start in progress.count_over(
+        range(0, len(vectors), BLOCK), "choosing lists", "blocks of rows"
+    ):
         block = np.ascontiguousarray(vectors[start : start + BLOCK])
-        near[start : start + BLOCK] = coarse_search(trained, block, near.shape[1]).lists
+        near[start : start + BLOCK] = search_coarse(trained, block, near.shape[1]).lists
     return near
 
 
-def near_pairs(
+def find_near_pairs(
     vectors: np.ndarray, near: np.ndarray, threshold: float, *, side: int = SIDE
 ) -> Iterator[Pairs]:
     """Pairs of rows float32 [n, d] of length 1 with a cosine of at least `threshold`.
@@ -79,12 +81,12 @@ def near_pairs(
         yield first[good], second[good]
 
 
-def top_pairs(
+def find_top_pairs(
     vectors: np.ndarray, near: np.ndarray, k: int, *, least: float = -np.inf, side: int = SIDE
 ) -> TopPairs:
     """The k pairs of rows with the highest cosine, `least` or more; all if there are fewer.
 
-    For rows and their lists see `near_pairs`.
+    For rows and their lists see `find_near_pairs`.
     """
     best = _Best(vectors, k, least)
     for first, second, _ in _compare(vectors, _Lists(near, side), lambda: best.low, k):
@@ -154,7 +156,7 @@ def _compare(
     looking = members
     left_rows = members
     left = np.empty((0, 0), np.float32)
-    for number, start, other in progress.over(lists.blocks(), "comparing", "blocks of pairs"):
+    for number, start, other in progress.count_over(lists.blocks(), "comparing", "blocks of pairs"):
         if here is None or here[0] != number:
             members = lists.members(number)
             looking = lists.looking(number)
@@ -247,7 +249,9 @@ def cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.nd
     return products
 
 
-def share_found(vectors: np.ndarray, near: np.ndarray, threshold: float) -> tuple[float, int]:
+def measure_share_found(
+    vectors: np.ndarray, near: np.ndarray, threshold: float
+) -> tuple[float, int]:
     """The share of some rows' pairs whose lists meet, and the number of these pairs.
 
     SAMPLE rows are compared with all others. The share is 1.0 if they have no pair.
@@ -257,7 +261,7 @@ def share_found(vectors: np.ndarray, near: np.ndarray, threshold: float) -> tupl
     sample = vectors[rows]
     met = 0
     pairs = 0
-    for start in progress.over(
+    for start in progress.count_over(
         range(0, len(vectors), BLOCK), "measuring what is found", "blocks of rows"
     ):
         one, other = np.nonzero(sample @ vectors[start : start + BLOCK].T >= threshold)
@@ -271,7 +275,7 @@ def share_found(vectors: np.ndarray, near: np.ndarray, threshold: float) -> tupl
     return (met / pairs, pairs) if pairs else (1.0, 0)
 
 
-def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
+def measure_share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
     """The share of some rows whose nearest other row, or one as near, is met in their lists.
 
     SAMPLE rows are compared with all others; rows in no list are left out. The share is 1.0 without
@@ -282,7 +286,7 @@ def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
     sample = vectors[rows]
     best = np.full(len(rows), -np.inf, np.float32)
     met = np.full(len(rows), -np.inf, np.float32)
-    for start in progress.over(
+    for start in progress.count_over(
         range(0, len(vectors), BLOCK), "measuring what is found", "blocks of rows"
     ):
         scores = sample @ vectors[start : start + BLOCK].T

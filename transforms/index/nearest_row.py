@@ -17,7 +17,7 @@ PRODUCTS = 1 << 20  # in memory at once; more take longer, beyond the caches
 FEW = 1 << 18  # products whose greatest one thread finds
 
 
-def nearest_row(
+def find_nearest_row(
     queries: np.ndarray, rows: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return scores float32 [q], greater is nearer, and the numbers int64 [q] of the nearest rows.

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason, use_threads
+from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason, use_threads
 from sentence_beam.transforms.index.index_kinds import IndexPlan
 from sentence_beam.transforms.index.kmeans import kmeans
-from sentence_beam.transforms.index.metric_vectors import as_vectors, faiss_metric
+from sentence_beam.transforms.index.metric_vectors import as_vectors, find_faiss_metric
 from sentence_beam.transforms.index.rotation import turn_lists
-from sentence_beam.transforms.index.segment import nearest_lists
+from sentence_beam.transforms.index.segment import find_nearest_lists
 from sentence_beam.transforms.index.trained import centroids as centroids_of
 
 # rows on which a codec is trained; PQ takes no more for its 256 centroids each
@@ -33,7 +33,7 @@ def train(plan: IndexPlan, sample: np.ndarray) -> bytes:
     sample has fewer rows than lists.
     """
     if not plan.spec.is_trained:
-        return assembled(plan, [], [])
+        return assemble_index(plan, [], [])
     sample = as_vectors(sample, plan.dim, "training sample")
     if len(sample) < max(plan.nlist, 1):
         raise OptionError(
@@ -42,10 +42,12 @@ def train(plan: IndexPlan, sample: np.ndarray) -> bytes:
     lists = [kmeans(sample, plan.nlist, plan.metric)] if plan.nlist else []
     step = -(-len(sample) // CODEC_ROWS)
     blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
-    return assembled(plan, lists, blocks)
+    return assemble_index(plan, lists, blocks)
 
 
-def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.ndarray]) -> bytes:
+def assemble_index(
+    plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.ndarray]
+) -> bytes:
     """The trained index of some centroids, as bytes.
 
     `lists` are the centroids, float32 [n, dim] in blocks, none of which is held twice. `blocks` are
@@ -54,7 +56,7 @@ def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.
     rows.
     """
     faiss = load_faiss()
-    index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(plan.metric))
+    index = faiss.index_factory(plan.dim, plan.factory, find_faiss_metric(plan.metric))
     if plan.nlist:
         _fill_quantizer(index.quantizer, lists, plan.nlist)
     if plan.spec.is_trained:
@@ -93,7 +95,7 @@ def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> N
     try:
         index.train(sample)  # trains the codec; the quantizer is trained already
     except RuntimeError as error:
-        reason = f"training on {len(sample)} rows failed ({short_reason(error)})"
+        reason = f"training on {len(sample)} rows failed ({shorten_reason(error)})"
         raise OptionError(f"--index {plan.factory}: {reason}; use auto") from error
 
 
@@ -109,7 +111,7 @@ def _find_ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
         if not len(block):
             continue
         if centroids is not None:
-            block = block - centroids[nearest_lists(index, block, 1)[1][:, 0]]
+            block = block - centroids[find_nearest_lists(index, block, 1)[1][:, 0]]
         low = np.minimum(low, block.min(axis=0))
         high = np.maximum(high, block.max(axis=0))
     return np.stack([low, high])

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from sentence_beam.transforms.index.segment_checks import changed
+from sentence_beam.transforms.index.segment_checks import make_changed_error
 
 ID_BYTES = 8
 LIST_BYTES = 8  # of a list in the header: its rows and its checksum
@@ -49,7 +49,7 @@ class RangeHeader:
     @property
     def length(self) -> int:
         """The bytes of the header, after which the lists begin."""
-        return header_bytes(len(self.sizes))
+        return count_header_bytes(len(self.sizes))
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -86,14 +86,14 @@ class RangeHeader:
         Raises DamagedIndexError, naming the file, for other bytes.
         """
         if len(data) < _FIXED.size or data[:8] != _MAGIC:
-            raise changed(path)
+            raise make_changed_error(path)
         _, first, lists, code_size, first_id, rows = _FIXED.unpack_from(data)
-        if lists < 0 or len(data) != header_bytes(lists):
-            raise changed(path)
+        if lists < 0 or len(data) != count_header_bytes(lists):
+            raise make_changed_error(path)
         sizes, crcs = np.frombuffer(data, "<u4", 2 * lists, _FIXED.size).reshape(2, lists)
         header = cls(first, code_size, first_id, sizes, crcs)
         if header.rows != rows:
-            raise changed(path)
+            raise make_changed_error(path)
         return header
 
 
@@ -103,12 +103,12 @@ def is_range(path: str | Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def lists_of(data: bytes) -> int:
+def read_list_count(data: bytes) -> int:
     """Return the number of lists of a range's file by its first bytes."""
     return int(_FIXED.unpack_from(data)[2])
 
 
-def header_bytes(lists: int) -> int:
+def count_header_bytes(lists: int) -> int:
     """Return the bytes of a header of so many lists."""
     size = _FIXED.size + LIST_BYTES * lists
     return -(-size // _ALIGNED) * _ALIGNED
@@ -132,7 +132,7 @@ def range_bytes(
     return b"".join([header.to_bytes(), *parts]), header
 
 
-def blocks_of(
+def cut_blocks(
     header: RangeHeader, lists: np.ndarray, spare: float = 0.0
 ) -> Iterator[tuple[int, int]]:
     """Yield the places of some ascending lists of a range, cut into runs to read at once.

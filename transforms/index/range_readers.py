@@ -17,10 +17,10 @@ from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index.range_file import (
     FIRST_BYTES,
     RangeHeader,
-    header_bytes,
-    lists_of,
+    count_header_bytes,
+    read_list_count,
 )
-from sentence_beam.transforms.index.segment_checks import changed, mapped_file
+from sentence_beam.transforms.index.segment_checks import make_changed_error, map_file
 
 _IDS_AT_ONCE = 8  # ids of a range begin at a whole byte of the bits of all rows
 # headers that are in use, by their digest: snapshots share those of ranges that they share
@@ -68,12 +68,14 @@ class MappedRange:
         """Return the header, once its digest and the size of the file are right."""
         data = self._bytes[:FIRST_BYTES].tobytes()
         if len(data) < FIRST_BYTES:
-            raise changed(self.path)
-        header = shared_header(
-            self.path, self._bytes[: header_bytes(lists_of(data))].tobytes(), self._digest
+            raise make_changed_error(self.path)
+        header = share_header(
+            self.path,
+            self._bytes[: count_header_bytes(read_list_count(data))].tobytes(),
+            self._digest,
         )
         if len(self._bytes) != header.offsets[-1]:
-            raise changed(self.path)
+            raise make_changed_error(self.path)
         return header
 
     def at_hand(self, header: RangeHeader, places: np.ndarray) -> list[np.ndarray]:
@@ -90,17 +92,17 @@ class MappedRange:
 
     @cached_property
     def _bytes(self) -> np.ndarray:
-        return mapped_file(self.path)
+        return map_file(self.path)
 
 
-def shared_header(path: str, data: bytes, digest: str) -> RangeHeader:
+def share_header(path: str, data: bytes, digest: str) -> RangeHeader:
     """Return the header of some bytes, the same object for the same digest.
 
     Raises DamagedIndexError, naming the file, if they have another sha256; "" is not compared.
     """
     sha256 = hashlib.sha256(data).hexdigest()
     if digest not in ("", sha256):
-        raise changed(path)
+        raise make_changed_error(path)
     header = _HEADERS.get(sha256)
     if header is None:
         header = RangeHeader.from_bytes(data, path)
@@ -114,7 +116,7 @@ def check_lists(
     """Raise DamagedIndexError, naming the file, if a list at one of the places was changed."""
     wanted = header.crcs[places].tolist()
     if any(crc32(data.data) != crc for data, crc in zip(lists, wanted, strict=True)):
-        raise changed(path)
+        raise make_changed_error(path)
 
 
 @dataclass(frozen=True)

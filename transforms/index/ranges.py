@@ -17,9 +17,9 @@ import numpy as np
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index.index_parts import Part
 from sentence_beam.transforms.index.lists import ListTable
-from sentence_beam.transforms.index.range_file import RangeHeader, blocks_of
+from sentence_beam.transforms.index.range_file import RangeHeader, cut_blocks
 from sentence_beam.transforms.index.range_readers import RangeFile, check_keep
-from sentence_beam.transforms.index.segment_checks import changed
+from sentence_beam.transforms.index.segment_checks import make_changed_error
 from sentence_beam.transforms.index.trained import TrainedIndex
 
 SPARE = 0.25  # of the bytes of wanted lists that a request may read beside them, elsewhere
@@ -67,7 +67,7 @@ class OpenRanges(Part):
         self.places = np.array(places, np.int64)
         self._ranges = list(ranges)
         self._trained = trained  # has the quantizer of the index
-        self.index = trained.empty_copy()
+        self.index = trained.make_empty_copy()
         self.lists = ListTable(self.index)
         self._headers: list[RangeHeader | None] = [None] * len(ranges)
         self.ready = np.zeros(self.index.nlist, bool)
@@ -117,7 +117,7 @@ class OpenRanges(Part):
             positions.append(np.flatnonzero(self._unpack_kept(number)) | place << 32)
         return np.concatenate(positions)
 
-    def matches_of_lists(self) -> np.ndarray:
+    def count_matches(self) -> np.ndarray:
         self._read_headers()
         counts = self.lists.sizes.copy()
         if self.bits is None:
@@ -174,7 +174,7 @@ class OpenRanges(Part):
         header = part.reader.header()
         recorded = (header.first, header.stop, header.rows, header.first_id)
         if recorded != (part.first, part.stop, part.rows, part.first_id):
-            raise changed(part.path)
+            raise make_changed_error(part.path)
         if header.code_size != self.index.code_size:
             raise DamagedIndexError(
                 f"{part.path}: its lists are not of the index's quantizer; build the index again"
@@ -195,7 +195,7 @@ class OpenRanges(Part):
                 part.first + here[at_hand], [data for data in lists_at_hand if data is not None]
             )
             spare = 0.0 if part.reader.stays else SPARE
-            runs += [(part, header, *run) for run in blocks_of(header, here[~at_hand], spare)]
+            runs += [(part, header, *run) for run in cut_blocks(header, here[~at_hand], spare)]
         if runs:
             with ThreadPoolExecutor(min(AT_ONCE, len(runs))) as pool:
                 fetched = list(pool.map(_fetch_lists, runs))

@@ -15,13 +15,13 @@ import numpy as np
 from sentence_beam.transforms.index.array_bytes import pack, unpack
 from sentence_beam.transforms.index.candidates import Candidates
 from sentence_beam.transforms.index.exact import (
-    best_first,
-    block_top_k,
+    find_block_top_k,
     gains_to_scores,
     merge_top_k,
-    no_results,
+    sort_best_first,
+    start_results,
 )
-from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.index_kinds import choose_depth
 from sentence_beam.transforms.index.metric_vectors import as_vectors, check_metric
 
 _Z95 = 1.959963984540054
@@ -60,7 +60,7 @@ class ExactNeighbours:
         self.queries = as_vectors(queries, queries.shape[-1], "held-out queries")
         self.k = k
         self.metric = check_metric(metric)
-        self._best = no_results(len(queries), min(KEPT * k, k + MORE))
+        self._best = start_results(len(queries), min(KEPT * k, k + MORE))
         self._bound = np.full(len(queries), -np.inf, np.float32)
 
     def add(self, block: np.ndarray, positions: int | np.ndarray) -> None:
@@ -71,7 +71,7 @@ class ExactNeighbours:
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
-        gains, rows = block_top_k(self.queries, block, self._best[0].shape[1], self.metric)
+        gains, rows = find_block_top_k(self.queries, block, self._best[0].shape[1], self.metric)
         best = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
         self._add_best((gains, np.where(rows >= 0, best, -1)), self._bound)
 
@@ -121,7 +121,7 @@ class ExactNeighbours:
     ) -> ExactNeighbours:
         """Return neighbours from unsorted lists; missing rows have position -1 and gain -inf."""
         exact = cls(queries, k, metric)
-        exact._best = best_first(gains, positions, gains.shape[1])
+        exact._best = sort_best_first(gains, positions, gains.shape[1])
         exact._bound = bound.astype(np.float32)
         return exact
 
@@ -213,7 +213,7 @@ def measure_recall(
     tune and report. Queries with unsettled neighbours are ignored. Returns None without queries or
     rows.
     """
-    tuned, reported = halves(exact, tuning)
+    tuned, reported = split_halves(exact, tuning)
     depth = depth or candidates.depth
     for nprobe in candidates.nprobes:
         recalls = recall_at_k(exact, candidates.positions(nprobe, depth))
@@ -221,7 +221,7 @@ def measure_recall(
             return None
         if interval(recalls[tuned], exact.k)[1] >= target:
             break
-    measured = _summarize(recalls[reported], exact.k)
+    measured = _summarise(recalls[reported], exact.k)
     rerank = depth if depth > exact.k else 0
     return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
 
@@ -233,7 +233,7 @@ def tuned(
 
     Their number doubles, up to eightfold, while the largest nprobe of the grid is needed.
     """
-    depth = depth_for(exact.k, rerank)
+    depth = choose_depth(exact.k, rerank)
     measured = measure_recall(exact, candidates, target=target, tuning=tuning, depth=depth)
     largest = candidates.nprobes[-1]
     while measured and rerank and measured["nprobe"] == largest and 2 * depth <= candidates.depth:
@@ -242,7 +242,7 @@ def tuned(
     return measured
 
 
-def halves(
+def split_halves(
     exact: ExactNeighbours, tuning: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of the settled queries to tune nprobe on, and to report recall on."""
@@ -253,7 +253,7 @@ def halves(
     return settled[is_tuning], settled[~is_tuning]
 
 
-def recall_of(
+def measure_known_recall(
     exact: ExactNeighbours, results: np.ndarray, is_known: np.ndarray
 ) -> dict[str, Any] | None:
     """Return the recall of the known queries, bool [q]; None without such queries, or without rows.
@@ -263,10 +263,10 @@ def recall_of(
     recalls = recall_at_k(exact, results)[exact.settled & is_known]
     if not len(recalls) or np.isnan(recalls).any():
         return None
-    return _summarize(recalls, exact.k)
+    return _summarise(recalls, exact.k)
 
 
-def recall_among(
+def measure_recall_among(
     exact: ExactNeighbours,
     results: np.ndarray,
     is_known: np.ndarray,
@@ -287,9 +287,9 @@ def recall_among(
     if len(queries) < _ENOUGH:
         return None
     wanted = np.minimum(is_wanted[queries].sum(axis=1), exact.k)
-    return _summarize(np.minimum(hits[queries], wanted) / wanted, exact.k)
+    return _summarise(np.minimum(hits[queries], wanted) / wanted, exact.k)
 
 
-def _summarize(recalls: np.ndarray, k: int) -> dict[str, Any]:
+def _summarise(recalls: np.ndarray, k: int) -> dict[str, Any]:
     value, low, high = interval(recalls, k)
     return {"k": k, "value": value, "low": low, "high": high, "queries": len(recalls)}

@@ -12,14 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.index.exact import block_top_k, gains_to_scores
+from sentence_beam.transforms.index.exact import find_block_top_k, gains_to_scores
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.lists import ID_BYTES, ListMemory
-from sentence_beam.transforms.index.metric_vectors import as_vectors, faiss_metric, metric_name
+from sentence_beam.transforms.index.metric_vectors import as_vectors, find_faiss_metric, name_metric
 from sentence_beam.transforms.index.range_file import is_range
 from sentence_beam.transforms.index.range_readers import MappedRange
 from sentence_beam.transforms.index.segment_checks import SegmentChecks
-from sentence_beam.transforms.index.trained import TrainedIndex, flat_rows, index_bytes, read_index
+from sentence_beam.transforms.index.trained import (
+    TrainedIndex,
+    dump_index,
+    read_index,
+    view_flat_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class SegmentWriter:
         if hasattr(source, "quantizer"):
             _copy_lists(source, self._index, keep)
         elif keep.any():
-            self._index.add_sa_codes(np.ascontiguousarray(flat_codes(source)[keep]))
+            self._index.add_sa_codes(np.ascontiguousarray(view_flat_codes(source)[keep]))
         self._scores += (closeness or 0.0) * int(np.count_nonzero(keep))
 
     def add(self, block: np.ndarray) -> None:
@@ -125,18 +130,18 @@ class SegmentWriter:
             self._index.add(block)
             return
         block = self.trained.turned(block)
-        scores, lists = nearest_lists(self._index, block, 1)
+        scores, lists = find_nearest_lists(self._index, block, 1)
         pointer = load_faiss().swig_ptr
         self._index.add_core(len(block), pointer(block), None, pointer(lists))
         self._scores += float(scores.sum(dtype=np.float64))
 
-    def by_list(self) -> ListedRows:
+    def list_rows(self) -> ListedRows:
         """Return the rows added so far in the order of their lists, then as they came."""
         return _list_rows(self._index)
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the segment's file."""
-        return index_bytes(self._index)
+        return dump_index(self._index)
 
     def finish(self) -> WrittenSegment:
         """Return the segment's file with its checksums."""
@@ -151,7 +156,7 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip") -> 
     Held-out rows use it, and stores too small for lists.
     """
     faiss = load_faiss()
-    empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(metric)))
+    empty = faiss.serialize_index(faiss.IndexFlat(dim, find_faiss_metric(metric)))
     writer = SegmentWriter(empty.tobytes())
     for block in blocks:
         writer.add(block)
@@ -183,7 +188,7 @@ def _list_rows(index: Any) -> ListedRows:
     return ListedRows(lists.sizes, lists.codes(every), lists.ids(every))
 
 
-def rows_by_list(path: str | Path) -> ListedRows:
+def read_rows_by_list(path: str | Path) -> ListedRows:
     """Return the rows of a segment's file or a range's, list by list.
 
     Raises DamagedIndexError if it is neither.
@@ -204,10 +209,10 @@ def _list_rows_of_range(reader: MappedRange) -> ListedRows:
     return ListedRows(header.sizes.astype(np.int64), joined, np.arange(header.rows))
 
 
-def flat_vectors(path: str | Path) -> np.ndarray:
+def read_flat_vectors(path: str | Path) -> np.ndarray:
     """Return all vectors of a Flat segment's file, float32 [n, d]."""
     index = read_segment(path)  # held: the rows are a view of it
-    return flat_rows(index).copy()
+    return view_flat_rows(index).copy()
 
 
 def _copy_lists(source: Any, target: Any, keep: np.ndarray) -> None:
@@ -223,7 +228,7 @@ def _copy_lists(source: Any, target: Any, keep: np.ndarray) -> None:
     target.ntotal += int(np.count_nonzero(keep))
 
 
-def flat_codes(index: Any) -> np.ndarray:
+def view_flat_codes(index: Any) -> np.ndarray:
     """Return the codes of a segment without lists, uint8 [n, code size].
 
     This is a view that is valid as long as the index.
@@ -234,7 +239,9 @@ def flat_codes(index: Any) -> np.ndarray:
     return codes.reshape(index.ntotal, -1)
 
 
-def nearest_lists(index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndarray, np.ndarray]:
+def find_nearest_lists(
+    index: Any, vectors: np.ndarray, nprobe: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return scores float32 and numbers int64 [n, nprobe] of each vector's nearest lists.
 
     They do not depend on the other vectors of the batch.
@@ -244,6 +251,6 @@ def nearest_lists(index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndar
     if hasattr(quantizer, "hnsw"):
         depth = max(quantizer.hnsw.efSearch, 2 * nprobe)
         return quantizer.search(vectors, nprobe, params=faiss.SearchParametersHNSW(efSearch=depth))
-    metric = metric_name(quantizer)
-    gains, lists = block_top_k(vectors, flat_rows(quantizer), nprobe, metric, margin=1)
+    metric = name_metric(quantizer)
+    gains, lists = find_block_top_k(vectors, view_flat_rows(quantizer), nprobe, metric, margin=1)
     return gains_to_scores(gains, metric), lists

@@ -64,21 +64,21 @@ class SegmentChecks:
 
     def check_head(self, path: str | Path) -> None:
         """Raise DamagedIndexError if the file is missing, or its size or head differs."""
-        if crc32(mapped_file(path, self.size)[: self.head].data) != self.crc:
-            raise changed(path)
+        if crc32(map_file(path, self.size)[: self.head].data) != self.crc:
+            raise make_changed_error(path)
 
     def check_list(self, path: str | Path, number: int, codes: np.ndarray, ids: np.ndarray) -> None:
         """Raise DamagedIndexError if a list differs: `codes` uint8, `ids` int64, contiguous."""
         if crc32(ids.data, crc32(codes.data)) != self.lists[number]:
-            raise changed(path)
+            raise make_changed_error(path)
 
 
-def changed(path: str | Path) -> DamagedIndexError:
+def make_changed_error(path: str | Path) -> DamagedIndexError:
     """The error for a file of an index that was changed."""
     return DamagedIndexError(f"{path} was changed after it was written (checksum differs)")
 
 
-def mapped_file(path: str | Path, size: int | None = None) -> np.ndarray:
+def map_file(path: str | Path, size: int | None = None) -> np.ndarray:
     """Return the bytes of a local file of an index, uint8, mapped into memory.
 
     Raises DamagedIndexError if the file is missing or empty, or has not `size` bytes.
@@ -87,6 +87,6 @@ def mapped_file(path: str | Path, size: int | None = None) -> np.ndarray:
         raise DamagedIndexError(f"{path} is missing")
     on_disk = os.path.getsize(path)
     if not on_disk or (size is not None and on_disk != size):
-        raise changed(path)
+        raise make_changed_error(path)
     with open(path, "rb") as file:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)

@@ -11,15 +11,15 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.index.exact import (
     gains_to_scores,
     merge_top_k,
-    no_results,
-    pair_scores,
+    score_pairs,
+    start_results,
 )
 from sentence_beam.transforms.index.index_parts import Coarse, Part, TopK, open_segment
-from sentence_beam.transforms.index.metric_vectors import as_vectors, metric_name
+from sentence_beam.transforms.index.metric_vectors import as_vectors, name_metric
 from sentence_beam.transforms.index.range_readers import RangeFile
 from sentence_beam.transforms.index.ranges import OpenRanges
-from sentence_beam.transforms.index.segment import SegmentFile, nearest_lists
-from sentence_beam.transforms.index.trained import TrainedIndex, lacks_trained
+from sentence_beam.transforms.index.segment import SegmentFile, find_nearest_lists
+from sentence_beam.transforms.index.trained import TrainedIndex, make_missing_trained_error
 
 _NPROBE = 16
 _WIDER = 4  # factor for nprobe if the lists hold too few rows
@@ -66,7 +66,7 @@ class SegmentedIndex:
         parts: list[Part] = []
         if ranges:
             if trained is None:
-                raise lacks_trained(ranges[0].path)
+                raise make_missing_trained_error(ranges[0].path)
             parts.append(OpenRanges(places, ranges, trained))
         for place, file in enumerate(segments):
             if isinstance(file, SegmentFile):
@@ -83,7 +83,7 @@ class SegmentedIndex:
         """The metric, `ip` or `l2`; `ip` without segments."""
         if not self.parts:
             return "ip"
-        return metric_name(self.parts[0].index)
+        return name_metric(self.parts[0].index)
 
     def turned(self, queries: np.ndarray) -> np.ndarray:
         """Return queries float32 [q, d] rotated as the lists were built; unchanged without lists.
@@ -132,7 +132,9 @@ class SegmentedIndex:
         while len(pending):
             depth *= _WIDER
             wider = self.search(queries[pending], depth, nprobe=nprobe, least=least)
-            missing = result(*no_results(len(queries), depth - results.row.shape[1]), self.metric)
+            missing = result(
+                *start_results(len(queries), depth - results.row.shape[1]), self.metric
+            )
             results = SearchResult(
                 *(np.concatenate(pair, axis=1) for pair in zip(results, missing, strict=True))
             )
@@ -159,25 +161,25 @@ class SegmentedIndex:
                 f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending"
             )
         if not self.parts:
-            yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
+            yield from [(start_results(len(queries), k),) * 2] * len(nprobes)
             return
         queries = as_vectors(queries, self.parts[0].index.d, "queries")
         flat = [part.top_k(queries, k, None) for part in self.parts if not part.has_lists]
-        others = merge_top_k([no_results(len(queries), k), *flat], k)
+        others = merge_top_k([start_results(len(queries), k), *flat], k)
         best: TopK | None = None
         queries = self.turned(queries)
         for coarse in self._choose_lists(queries, nprobes):
             new = self._scan_lists(queries, k, coarse, others)
             best = new if best is None else merge_top_k([best, new], k)
             yield new, best
-            others = no_results(len(queries), k)
+            others = start_results(len(queries), k)
 
     def _choose_lists(self, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
         """Return the lists that each nprobe adds to the previous one; None if it adds none."""
         if self._lists is None:
             return [None] * len(nprobes)
         ends = [min(nprobe, self.nlist) for nprobe in nprobes]
-        scores, lists = nearest_lists(self._lists, queries, ends[-1])
+        scores, lists = find_nearest_lists(self._lists, queries, ends[-1])
         steps: list[Coarse | None] = []
         start = 0
         for end in ends:
@@ -206,18 +208,18 @@ def rerank(
     each row once, in order of (segment, row).
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
-    positions = positions_of(candidates)
+    positions = find_positions(candidates)
     wanted, place = np.unique(positions[positions >= 0], return_inverse=True)
     rows = np.full(positions.shape, -1, np.int64)
     rows[positions >= 0] = place
     if not wanted.size:
-        return result(*no_results(len(queries), k), metric)
+        return result(*start_results(len(queries), k), metric)
     block = as_vectors(vectors(*split(wanted)), queries.shape[1], "rerank")
-    gains = gains_to_scores(pair_scores(queries, block, rows, metric), metric)
-    return result(*merge_top_k([(gains, positions), no_results(len(queries), k)], k), metric)
+    gains = gains_to_scores(score_pairs(queries, block, rows, metric), metric)
+    return result(*merge_top_k([(gains, positions), start_results(len(queries), k)], k), metric)
 
 
-def positions_of(results: SearchResult) -> np.ndarray:
+def find_positions(results: SearchResult) -> np.ndarray:
     """Return segment and row in one int64, ordered as (segment, row); -1 for missing."""
     return np.where(results.row >= 0, results.segment.astype(np.int64) << 32 | results.row, -1)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentence_beam.transforms.index.budgets import GRAPH_LINKS, held_bytes
+from sentence_beam.transforms.index.budgets import GRAPH_LINKS, count_held_bytes
 from sentence_beam.transforms.index.cells import ONE_LEVEL
 from sentence_beam.transforms.index.index_kinds import IndexPlan
-from sentence_beam.transforms.index.index_spec import RANGE_BYTES, refine_bytes
+from sentence_beam.transforms.index.index_spec import RANGE_BYTES, count_refine_bytes
 from sentence_beam.transforms.index.kmeans import ITERATIONS
 
 LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, its place
@@ -31,11 +31,11 @@ class IndexSize:
     cpu_hours: float
 
 
-def size_of(plan: IndexPlan, rows: int) -> IndexSize:
+def estimate_size(plan: IndexPlan, rows: int) -> IndexSize:
     """The estimated size of an index of so many rows."""
     held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim if plan.nlist else 0
-    memory = rows * held_bytes(plan) + _estimate_list_bytes(plan) + held_out
-    refine = rows * refine_bytes(plan.dim) if plan.rerank else 0
+    memory = rows * count_held_bytes(plan) + _estimate_list_bytes(plan) + held_out
+    refine = rows * count_refine_bytes(plan.dim) if plan.rerank else 0
     return IndexSize(
         bytes=memory + refine + rows * LOCATOR_BYTES,
         memory=memory,
@@ -43,7 +43,7 @@ def size_of(plan: IndexPlan, rows: int) -> IndexSize:
     )
 
 
-def step_bytes(plan: IndexPlan, rows: int) -> int:
+def estimate_step_bytes(plan: IndexPlan, rows: int) -> int:
     """The estimated memory of a process for the largest step of an index of so many rows.
 
     A step holds the lists, in the index and in its bytes, beside the rows of a segment or a range

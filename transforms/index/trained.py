@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.faiss_module import load_faiss, short_reason
+from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason
 from sentence_beam.transforms.index.rotation import split
 
 
@@ -44,7 +44,7 @@ class TrainedIndex:
         """The centroids of the lists, float32 [nlist, d], as the lists have them."""
         return centroids(self.index).copy()
 
-    def empty_copy(self) -> Any:
+    def make_empty_copy(self) -> Any:
         """Return an index without rows that has this one's codec and shares its quantizer.
 
         This object must live as long as that index.
@@ -56,7 +56,7 @@ class TrainedIndex:
 
     @cached_property
     def _data(self) -> np.ndarray:
-        return np.frombuffer(index_bytes(self.index), np.uint8)
+        return np.frombuffer(dump_index(self.index), np.uint8)
 
     def give(self, index: Any, path: str | Path) -> None:
         """Put the quantizer into a segment's index, which was written without one.
@@ -75,7 +75,7 @@ class TrainedIndex:
             index.precompute_table()
 
 
-def lacks_trained(path: str | Path) -> DamagedIndexError:
+def make_missing_trained_error(path: str | Path) -> DamagedIndexError:
     """Return the error for a file with lists that is opened without the trained index."""
     return DamagedIndexError(f"{path}: its lists need the index's quantizer, which is not known")
 
@@ -92,10 +92,10 @@ def centroids(index: Any) -> np.ndarray:
     quantizer = load_faiss().downcast_index(index.quantizer)
     if hasattr(quantizer, "hnsw"):
         quantizer = load_faiss().downcast_index(quantizer.storage)
-    return flat_rows(quantizer)
+    return view_flat_rows(quantizer)
 
 
-def flat_rows(index: Any) -> np.ndarray:
+def view_flat_rows(index: Any) -> np.ndarray:
     """The vectors of a Flat index, float32 [ntotal, d]: a view, valid as long as the index."""
     if not index.ntotal:
         return np.empty((0, index.d), np.float32)
@@ -103,7 +103,7 @@ def flat_rows(index: Any) -> np.ndarray:
     return values.reshape(index.ntotal, index.d)
 
 
-def index_bytes(index: Any) -> bytes:
+def dump_index(index: Any) -> bytes:
     """Return the bytes of an index's file, without the quantizer if it has lists."""
     faiss = load_faiss()
     file = BytesIO()
@@ -135,4 +135,6 @@ def read_index(path: str | Path, what: str) -> Any:
     try:
         return faiss.read_index(str(path), flags)
     except RuntimeError as error:
-        raise DamagedIndexError(f"{path}: not a readable {what} ({short_reason(error)})") from error
+        raise DamagedIndexError(
+            f"{path}: not a readable {what} ({shorten_reason(error)})"
+        ) from error

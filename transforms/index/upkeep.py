@@ -82,14 +82,14 @@ def choose_upkeep(rows: IndexRows) -> Upkeep:
     return Upkeep(FOLLOWED)
 
 
-def resized(then: int, now: int) -> str | None:
+def explain_resized(then: int, now: int) -> str | None:
     """The reason, in one line, why an index for `then` rows does not fit `now` rows, or None."""
     if now > GROWTH * then or now * GROWTH < then:
         return f"{now:,} rows, {then:,} when it was trained"
     return None
 
 
-def drifted(then: Fit, now: Fit, metric: str) -> str | None:
+def explain_drifted(then: Fit, now: Fit, metric: str) -> str | None:
     """The reason, in one line, why a quantizer must be retrained; None if it still fits."""
     if (
         then.recall is not None

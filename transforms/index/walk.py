@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sentence_beam.transforms.index.exact import block_top_k, pair_scores
+from sentence_beam.transforms.index.exact import find_block_top_k, score_pairs
 
 _NEAR = 32  # centroids that a step looks at before it looks at all
 
@@ -21,7 +21,7 @@ def walk(centroids: np.ndarray) -> np.ndarray:
     is_left = np.ones(count, bool)
     order = np.empty(count, np.int64)
     here = 0
-    near = block_top_k(centroids, centroids, min(_NEAR + 1, count), "l2")[1]
+    near = find_block_top_k(centroids, centroids, min(_NEAR + 1, count), "l2")[1]
     for step in range(count):
         order[step] = here
         is_left[here] = False
@@ -31,6 +31,6 @@ def walk(centroids: np.ndarray) -> np.ndarray:
         elif step + 1 < count:
             rest = np.flatnonzero(is_left)
             # pair by pair, so that the order does not depend on the number of threads
-            far = pair_scores(centroids[here : here + 1], centroids, rest[None], "l2")
+            far = score_pairs(centroids[here : here + 1], centroids, rest[None], "l2")
             here = int(rest[np.argmin(far)])
     return order

@@ -5,7 +5,7 @@ from dataclasses import replace
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.option import Declared, Exclusive
 from sentence_beam.transforms.corpus.formats.registry import INPUT_FORMATS
-from sentence_beam.transforms.corpus.syntax import csv_spec
+from sentence_beam.transforms.corpus.syntax import check_csv_spec
 from sentence_beam.transforms.index.index_spec import FACTORIES
 from sentence_beam.transforms.space import DEFAULT_MODEL
 from sentence_beam.transforms.space.dtypes import DTYPES
@@ -58,7 +58,7 @@ MAX_ANSWER_CHANGE = Declared(
 # Files and their text
 
 
-def named_input(what: str, default: str | None = None, bare: bool = False) -> Declared:
+def declare_input(what: str, default: str | None = None, bare: bool = False) -> Declared:
     """Return the declaration of `--input`; a shell may expand a pattern to several names.
 
     With `bare`, names without a flag are inputs too.
@@ -84,7 +84,7 @@ DELIMITER = Declared(
 CSV = Declared(
     'CSV and TSV: quote=none|", escape=\\|", columns=A/B/- (no header), null=NA/NULL, skip=N lines'
     " (default: found in each file)",
-    kind=csv_spec,
+    kind=check_csv_spec,
     metavar="SPEC",
 )
 JSON_ROWS = Declared(
@@ -165,7 +165,7 @@ TOKENS_PER_BATCH = Declared(
 # Results
 
 
-def named_k(help: str) -> Declared:
+def declare_k(help: str) -> Declared:
     """Return the declaration of `-k`."""
     return Declared(help, kind=values.positive, metavar="K", flag="-k")
 

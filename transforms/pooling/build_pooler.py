@@ -16,8 +16,8 @@ from sentence_beam.transforms.pooling.remove_biases import (
     RemoveBiases,
     has_capitals,
     is_sign,
-    most_frequent,
-    word_insides,
+    mark_most_frequent,
+    mark_word_insides,
 )
 from sentence_beam.transforms.pooling.sbert_wk import SbertWk
 from sentence_beam.transforms.pooling.sif import Sif, smooth_inverse_frequencies
@@ -37,7 +37,7 @@ from sentence_beam.transforms.pooling.states import ModelShape
 from sentence_beam.transforms.pooling.tfidf import TfIdf, inverse_frequencies
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 from sentence_beam.transforms.space.pooler_spec import PoolerPart, PoolerSpec
-from sentence_beam.transforms.space.poolers import attention_head, fit_part
+from sentence_beam.transforms.space.poolers import fit_part, read_attention_head
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ def _build_ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
     choices = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}
     layers = choices[str(part.option("states"))]
     width = shape.hidden if layers else shape.embedding
-    return Ditto(attention_head(part), layers, width, str(part.option("scale")), _read_count(part))
+    return Ditto(
+        read_attention_head(part), layers, width, str(part.option("scale")), _read_count(part)
+    )
 
 
 def _build_sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:
@@ -166,13 +168,13 @@ def _build_remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) 
     pieces = lexicon.pieces
     dropped = np.zeros(len(pieces), dtype=bool)
     if part.table is not None:
-        dropped |= most_frequent(_find_table(part, lexicon).counts, int(part.option("top")))
+        dropped |= mark_most_frequent(_find_table(part, lexicon).counts, int(part.option("top")))
     if part.option("punctuation") == "remove":
         dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
     if part.option("case") == "drop":
         dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
     removes_insides = part.option("subwords") == "remove"
-    inside = word_insides(pieces) if removes_insides else np.zeros(len(pieces), dtype=bool)
+    inside = mark_word_insides(pieces) if removes_insides else np.zeros(len(pieces), dtype=bool)
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 

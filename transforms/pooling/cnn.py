@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_in_memory
-from sentence_beam.transforms.pooling.padding import padded
+from sentence_beam.transforms.pooling.padding import pad_sentences
 from sentence_beam.transforms.pooling.simple import OneLayer
 from sentence_beam.transforms.pooling.states import TokenStates
 
@@ -54,7 +54,7 @@ class Cnn(OneLayer):
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """Pad and reduce a few texts at a time, so that memory stays bounded."""
         offsets = count_in_memory(states, self.count).offsets
-        laid, mask = padded(states.hidden[self.layer][counted.index].float(), offsets)
+        laid, mask = pad_sentences(states.hidden[self.layer][counted.index].float(), offsets)
         if not len(mask):
             return laid.sum(1)
         texts = max(1, _TOKENS_AT_ONCE[laid.device.type] // max(1, mask.shape[1]))

@@ -48,7 +48,7 @@ class CountedTokens:
         numbers = torch.arange(self.lengths.numel(), device=self.index.device)
         return numbers.repeat_interleave(self.lengths, output_size=self.index.numel())
 
-    def totals(self, values: Tensor) -> Tensor:
+    def sum_by_sentence(self, values: Tensor) -> Tensor:
         """Return the sums by sentence [B] of values [M] of counted tokens, in their dtype.
 
         Values are added in the tokens' order, also on a GPU, where adding by index has no order.

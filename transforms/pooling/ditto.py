@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_tokens, segment_sum
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, grade_vectors
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Ditto:
         attention = states.own_attention[self.head][counted.index].float()
         weights, weak = self._weigh(attention, counted)
         vectors = weighted_sum(states, self.layers, counted, weights)
-        return graded(vectors, counted.fallback | weak)
+        return grade_vectors(vectors, counted.fallback | weak)
 
     def _weigh(self, attention: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
         """Return the weight of each counted token [M] and the sentences [B] bool that fall back."""
-        total = counted.totals(attention)
+        total = counted.sum_by_sentence(attention)
         sentences = counted.sentences
         divisors = {"none": torch.ones_like(total), "sum": total, "count": counted.lengths.float()}
         weak = total < 1e-12

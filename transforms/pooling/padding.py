@@ -6,7 +6,7 @@ from torch import Tensor
 from sentence_beam.transforms.pooling.transfer import to_device
 
 
-def padded(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+def pad_sentences(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
     """Return packed rows [N, H] as sentences [B, T, H], and a mask [B, T] bool of their rows.
 
     Shorter sentences end with zeros. `offsets` [B + 1] int64, in main memory, cuts the rows into
@@ -18,8 +18,8 @@ def padded(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
     return rows.view(*mask.shape, values.shape[1]), to_device(mask, values.device)
 
 
-def packed(laid: Tensor, offsets: Tensor) -> Tensor:
-    """Return the packed rows [N, H] of the sentences [B, T, H] that `padded` made."""
+def pack_sentences(laid: Tensor, offsets: Tensor) -> Tensor:
+    """Return the packed rows [N, H] of the sentences [B, T, H] that `pad_sentences` made."""
     return laid.flatten(0, 1).index_select(0, _find_rows(_mark_rows(offsets), laid.device))
 
 

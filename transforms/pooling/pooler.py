@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.pooling.states import Pooled, Status, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, Status, TokenStates, grade_vectors
 from sentence_beam.transforms.pooling.transfer import to_device
 
 
@@ -81,7 +81,7 @@ class Concat:
     def __call__(self, states: TokenStates) -> Pooled:
         pooled = [part(states) for part in self.parts]
         fallback = torch.stack([each.status == Status.FALLBACK for each in pooled]).any(dim=0)
-        return graded(torch.cat([each.vectors for each in pooled], dim=1), fallback)
+        return grade_vectors(torch.cat([each.vectors for each in pooled], dim=1), fallback)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_kept, segment_mean
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, grade_vectors
 from sentence_beam.transforms.pooling.transfer import to_device
 
 # The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent
@@ -27,7 +27,7 @@ NOTHING_LEFT = "[PAD]"
 _WORD_STARTS = ("\u2581", "\u0120")  # SentencePiece, byte-level BPE
 
 
-def kept_text(pieces: Sequence[str]) -> str:
+def reduce_text(pieces: Sequence[str]) -> str:
     """Return the word pieces that PromptBERT's code keeps, lower-cased, joined by blanks.
 
     If none is kept, returns the text of the padding token, as that code does (arXiv:2201.04337,
@@ -40,7 +40,7 @@ def kept_text(pieces: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ReferenceRemoveBiases:
-    """The mean embedding row over a text already reduced to `kept_text`.
+    """The mean embedding row over a text already reduced to `reduce_text`.
 
     `around`: ids of the special tokens around it, which never count; `padding`: the id of
     `NOTHING_LEFT`, which makes a fallback.
@@ -57,7 +57,7 @@ class ReferenceRemoveBiases:
     def __call__(self, states: TokenStates) -> Pooled:
         around = torch.tensor(sorted(self.around))
         counted = count_kept(states, states.keep & ~torch.isin(states.token_ids, around))
-        words = counted.totals((states.token_ids[counted.index] != self.padding).long())
+        words = counted.sum_by_sentence((states.token_ids[counted.index] != self.padding).long())
         return _average_rows(states, counted, counted.fallback | (words == 0))
 
 
@@ -97,7 +97,7 @@ def _mark_first(states: TokenStates, plain: Tensor) -> Tensor:
     return plain & (before[:-1] == start)
 
 
-def most_frequent(counts: np.ndarray, top: int) -> np.ndarray:
+def mark_most_frequent(counts: np.ndarray, top: int) -> np.ndarray:
     """Return a mask [V] bool of the `top` most frequent tokens that occur; ties by lower id."""
     order = np.argsort(-counts, kind="stable")[:top]
     marked = np.zeros(len(counts), dtype=bool)
@@ -119,7 +119,7 @@ def has_capitals(piece: str) -> bool:
     return any(character.isupper() for character in piece.lstrip("".join(_WORD_STARTS)))
 
 
-def word_insides(pieces: Sequence[str]) -> np.ndarray:
+def mark_word_insides(pieces: Sequence[str]) -> np.ndarray:
     """Return a mask [V] bool of the pieces that continue a word.
 
     The vocabulary's own signs tell them; the mask is all False without such signs.
@@ -140,4 +140,4 @@ def _average_rows(states: TokenStates, counted: CountedTokens, fallback: Tensor)
     if states.raw is None:
         raise ValueError("remove-biases needs TokenStates.raw")
     device = states.raw.device
-    return graded(segment_mean(states.raw, counted.to(device)), to_device(fallback, device))
+    return grade_vectors(segment_mean(states.raw, counted.to(device)), to_device(fallback, device))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sentence_beam.transforms.pooling.counted_tokens import CountedTokens, count_tokens, segment_sum
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, grade_vectors
 from sentence_beam.transforms.pooling.transfer import to_device
 
 CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}
@@ -66,7 +66,7 @@ class SbertWk:
         total = torch.zeros(len(counted.lengths), self.dim, device=variance.device)
         for layer, weight in zip(layers[self.start - self._first :], mixture, strict=True):
             total += segment_sum(layer, counted, weight * shares)
-        return graded(total, counted.fallback | uniform)
+        return grade_vectors(total, counted.fallback | uniform)
 
     def _weigh(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights of the selected layers [K, M] and variances [M] of the counted tokens.
@@ -208,7 +208,7 @@ def token_shares(variance: Tensor, counted: CountedTokens) -> tuple[Tensor, Tens
 
     Also returns the sentences [B] bool whose tokens share equally.
     """
-    total = counted.totals(variance)
+    total = counted.sum_by_sentence(variance)
     flat = total <= 1e-12
     sentences = counted.sentences
     equal = 1 / counted.lengths.to(variance.dtype)

@@ -9,7 +9,7 @@ from torch import Tensor
 from sentence_beam.transforms.pooling.counted_tokens import count_in_memory
 from sentence_beam.transforms.pooling.ditto import weighted_sum
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, grade_vectors
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 from sentence_beam.transforms.pooling.transfer import to_device
 
@@ -37,7 +37,7 @@ class Sif:
         weights = self.weights[states.token_ids[counted.index]] / counted.lengths[counted.sentences]
         counted = counted.to(states.device)
         vectors = weighted_sum(states, self.layers, counted, to_device(weights, states.device))
-        return graded(vectors, counted.fallback)
+        return grade_vectors(vectors, counted.fallback)
 
 
 def smooth_inverse_frequencies(statistics: TokenStatistics, a: float) -> Tensor:

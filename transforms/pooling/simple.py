@@ -14,7 +14,7 @@ from sentence_beam.transforms.pooling.counted_tokens import (
     segment_sum,
 )
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, grade_vectors
 from sentence_beam.transforms.pooling.transfer import to_device
 
 
@@ -32,7 +32,7 @@ class OneLayer(ABC):
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
-        return graded(self.reduce(states, counted), counted.fallback)
+        return grade_vectors(self.reduce(states, counted), counted.fallback)
 
     @abstractmethod
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
@@ -66,7 +66,7 @@ class WeightedMean(OneLayer):
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         ranks = self._rank_tokens(states, counted)
         sums = segment_sum(states.hidden[self.layer], counted, ranks)
-        return sums / counted.totals(ranks).unsqueeze(1)
+        return sums / counted.sum_by_sentence(ranks).unsqueeze(1)
 
     def _rank_tokens(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The rank of every counted token within its sentence, from 1; [M] int64."""
@@ -132,7 +132,7 @@ class StaticMean:
         if states.raw is None:
             raise ValueError("static needs TokenStates.raw")
         counted = count_tokens(states, self.count)
-        return graded(segment_mean(states.raw, counted), counted.fallback)
+        return grade_vectors(segment_mean(states.raw, counted), counted.fallback)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class TwoLayerMean:
         counted = count_tokens(states, self.count)
         lower = segment_mean(states.hidden[self.lower], counted)
         upper = segment_mean(states.hidden[self.upper], counted)
-        return graded((lower + upper) / 2, counted.fallback)
+        return grade_vectors((lower + upper) / 2, counted.fallback)
 
 
 @dataclass(frozen=True)
@@ -187,4 +187,6 @@ class Prompt:
                 raise ValueError("prompt with denoising needs TokenStates.bare_mask")
             vectors = vectors - states.bare_mask.vectors.float()
             vectors = vectors.masked_fill((states.bare_mask.lengths == 0).unsqueeze(1), 0)
-        return graded(vectors, torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device))
+        return grade_vectors(
+            vectors, torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
+        )

@@ -97,7 +97,7 @@ class Pooled:
     status: Tensor
 
 
-def graded(vectors: Tensor, fallback: Tensor) -> Pooled:
+def grade_vectors(vectors: Tensor, fallback: Tensor) -> Pooled:
     """Return the vectors [B, D] as float32 with their status.
 
     `fallback` [B] bool marks vectors that were made with plain weights.

@@ -13,7 +13,7 @@ from sentence_beam.transforms.pooling.counted_tokens import (
 )
 from sentence_beam.transforms.pooling.ditto import weighted_sum
 from sentence_beam.transforms.pooling.pooler import Needs
-from sentence_beam.transforms.pooling.states import Pooled, TokenStates, graded
+from sentence_beam.transforms.pooling.states import Pooled, TokenStates, grade_vectors
 from sentence_beam.transforms.pooling.token_statistics import TokenStatistics
 from sentence_beam.transforms.pooling.transfer import to_device
 
@@ -49,7 +49,7 @@ class TfIdf:
         ids = states.token_ids[counted.index]
         idf = self.idf[ids].masked_fill(states.special[counted.index], 0)
         weights = idf * _count_occurrences(ids, counted) if self.weight == "tf-idf" else idf
-        total = counted.totals(weights)
+        total = counted.sum_by_sentence(weights)
         weak = total <= 1e-12
         divisor = {"sum": total, "norm": _measure_lengths(idf, ids, counted)}.get(self.scale)
         vectors = weighted_sum(states, self.layers, counted.to(device), to_device(weights, device))
@@ -59,7 +59,7 @@ class TfIdf:
             plain = count_kept(states, states.keep & ~states.special).to(device)
             means = weighted_sum(states, self.layers, plain, 1 / plain.lengths[plain.sentences])
             vectors = torch.where(to_device(weak, device).unsqueeze(1), means, vectors)
-        return graded(vectors, to_device(counted.fallback | weak, device))
+        return grade_vectors(vectors, to_device(counted.fallback | weak, device))
 
 
 def inverse_frequencies(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from sentence_beam.transforms.pooling.padding import packed, padded
+from sentence_beam.transforms.pooling.padding import pack_sentences, pad_sentences
 from sentence_beam.transforms.pooling.transfer import to_device
 
 
@@ -26,9 +26,9 @@ class Convolutions(nn.Module):
 
     def forward(self, states: Tensor, offsets: Tensor) -> Tensor:
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
-        laid = padded(states, offsets)[0].transpose(1, 2)
+        laid = pad_sentences(states, offsets)[0].transpose(1, 2)
         joined = torch.cat([conv(laid) for conv in self.convs], dim=1)
-        return packed(joined.transpose(1, 2), offsets)
+        return pack_sentences(joined.transpose(1, 2), offsets)
 
 
 class Recurrent(nn.Module):

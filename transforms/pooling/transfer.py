@@ -29,7 +29,7 @@ def to_device(values: Tensor | np.ndarray, device: torch.device) -> Tensor:
     if device.type != "cuda" or values.device.type == "cuda":
         return values.to(device)
     computing = torch.cuda.current_stream(device)
-    copying = copy_stream(device, "in")
+    copying = get_copy_stream(device, "in")
     with torch.cuda.stream(copying):
         moved = values.pin_memory().to(device, non_blocking=True)
     computing.wait_stream(copying)
@@ -43,7 +43,7 @@ def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
     A stream for copies makes them after the work that is queued on the current stream.
     """
     device = values[0].device
-    computing, copying = torch.cuda.current_stream(device), copy_stream(device, "out")
+    computing, copying = torch.cuda.current_stream(device), get_copy_stream(device, "out")
     copying.wait_stream(computing)
     with torch.cuda.stream(copying):
         copies = [each.to("cpu", non_blocking=True) for each in values]
@@ -55,7 +55,7 @@ def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
     return copies, copied
 
 
-def copy_stream(device: torch.device, way: str) -> torch.cuda.Stream:
+def get_copy_stream(device: torch.device, way: str) -> torch.cuda.Stream:
     """The calling thread's own stream for copies to (`in`) or from (`out`) a GPU."""
     if (device, way) not in OWN_STREAMS.streams:
         OWN_STREAMS.streams[device, way] = torch.cuda.Stream(device)

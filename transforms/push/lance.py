@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.push.state import Notes, PushRecord, State
-from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.push.target import Table, explain_refusal
 from sentence_beam.transforms.push.turn import Turn
 
 DELETED = 1_000  # keys in one condition
@@ -30,7 +30,7 @@ def connect(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
             target.turn.give_up()
     except (RuntimeError, ValueError, OSError) as error:
         what = SOURCE.sub("", first_line(error))
-        raise refused(where, what, "check the folder or URL, then push again") from error
+        raise explain_refusal(where, what, "check the folder or URL, then push again") from error
 
 
 class LanceTarget:

@@ -17,10 +17,10 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from sentence_beam.transforms.base.errors import first_line
-from sentence_beam.transforms.push.postgres_stages import Stages, StageWriter, prefix_of
-from sentence_beam.transforms.push.postgres_values import copy_rows, kind_of, name_list
+from sentence_beam.transforms.push.postgres_stages import Stages, StageWriter, make_prefix
+from sentence_beam.transforms.push.postgres_values import copy_rows, find_kind, join_names
 from sentence_beam.transforms.push.state import MARK, PushRecord, State
-from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.push.target import Table, explain_refusal
 
 CONNECT_SECONDS = 10
 WAIT_SECONDS = 60  # for another push into the same table
@@ -44,12 +44,12 @@ def connect(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
         )
     except psycopg.Error as error:
         mend = "check host, port, database, user and password, and that the server runs"
-        raise refused(where, f"no connection ({_shorten(error)})", mend) from error
+        raise explain_refusal(where, f"no connection ({_shorten(error)})", mend) from error
     target = PostgresTarget(connection, name, where, url)
     try:
         yield target
     except psycopg.Error as error:
-        raise refused(where, _shorten(error), "nothing was changed") from error
+        raise explain_refusal(where, _shorten(error), "nothing was changed") from error
     finally:
         target.close()
 
@@ -115,13 +115,13 @@ class PostgresTarget:
                 "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {what}"]
             )
         except psycopg.errors.LockNotAvailable as error:
-            raise refused(
+            raise explain_refusal(
                 self.where, "another push into it is under way", "wait for its end"
             ) from error
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the keys of all rows."""
-        query = sql.SQL("SELECT {} FROM {}").format(name_list(keys), self._table)
+        query = sql.SQL("SELECT {} FROM {}").format(join_names(keys), self._table)
         with self._connection.cursor(name=f"{MARK}_keys") as cursor:
             cursor.execute(query)
             while rows := cursor.fetchmany(LISTED):
@@ -133,7 +133,9 @@ class PostgresTarget:
 
         Columns that no push wrote stay.
         """
-        kinds = {field.name: kind_of(field, table.space.dim, self.where) for field in table.columns}
+        kinds = {
+            field.name: find_kind(field, table.space.dim, self.where) for field in table.columns
+        }
         run = self._connection.execute
         self._keys = table.keys
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
@@ -144,13 +146,13 @@ class PostgresTarget:
             columns: list[sql.Composed] = []
             for name, kind in kinds.items():
                 columns.append(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)))
-            columns.append(sql.SQL("PRIMARY KEY ({})").format(name_list(table.keys)))
+            columns.append(sql.SQL("PRIMARY KEY ({})").format(join_names(table.keys)))
             run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         else:
             self._change_columns(self._state.columns, record.columns, kinds)
         for stage, names in ((STAGE, table.columns.names), (GONE, table.keys)):
             query = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
-            run(query.format(sql.Identifier(stage), name_list(names), self._table))
+            run(query.format(sql.Identifier(stage), join_names(names), self._table))
 
     def _change_columns(
         self, held: Mapping[str, str], wanted: Mapping[str, str], kinds: Mapping[str, str]
@@ -180,7 +182,9 @@ class PostgresTarget:
                 self._connection.execute("CREATE EXTENSION vector")
             except psycopg.Error as error:
                 mend = "have a superuser run CREATE EXTENSION vector in this database"
-                raise refused(self.where, f"no pgvector there ({_shorten(error)})", mend) from error
+                raise explain_refusal(
+                    self.where, f"no pgvector there ({_shorten(error)})", mend
+                ) from error
             vector = TypeInfo.fetch(self._connection, "vector")
         assert vector is not None
         vector.register(self._connection)
@@ -190,7 +194,7 @@ class PostgresTarget:
 
     def _drop_stages(self) -> None:
         """Remove the tables of pushes that were killed; the lock says that no other push runs."""
-        for table in self._find_tables(prefix_of(self._parts)):
+        for table in self._find_tables(make_prefix(self._parts)):
             self._connection.execute(sql.SQL("DROP TABLE {}").format(table))
 
     def _find_tables(self, prefix: str) -> list[sql.Identifier]:
@@ -230,9 +234,9 @@ class PostgresTarget:
         others = [sql.Identifier(name) for name in names if name not in self._keys]
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
         query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
-        columns = name_list(names)
+        columns = join_names(names)
         self._connection.execute(
-            query.format(self._table, columns, columns, stage, name_list(self._keys), sets)
+            query.format(self._table, columns, columns, stage, join_names(self._keys), sets)
         )
 
     def delete(self, keys: pa.RecordBatch) -> None:

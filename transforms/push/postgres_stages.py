@@ -47,7 +47,7 @@ class StageWriter:
         cls, url: str, table: Sequence[str], kinds: Mapping[str, str], where: str
     ) -> "StageWriter":
         """Return the writer of a new push into a table, by the parts of the table's name."""
-        prefix = f"{prefix_of(table)}{uuid.uuid4().hex[:12]}"
+        prefix = f"{make_prefix(table)}{uuid.uuid4().hex[:12]}"
         columns = {**kinds, "embedding": FLOATS}
         return cls(url, tuple(table[:-1]), prefix, tuple(columns.items()), where)
 
@@ -122,7 +122,7 @@ class Stages:
             connection.close()
 
 
-def prefix_of(table: Sequence[str]) -> str:
+def make_prefix(table: Sequence[str]) -> str:
     """Return the beginning of the names of a table's stages."""
     digest = hashlib.sha256(".".join(table).encode()).hexdigest()[:12]
     return f"{MARK}_stage_{digest}_"

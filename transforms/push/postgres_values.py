@@ -11,7 +11,7 @@ from pyarrow import types
 
 from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, first_line
-from sentence_beam.transforms.base.plain_values import json_value, python_values
+from sentence_beam.transforms.base.plain_values import to_json_value, to_python_values
 
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
 VECTOR = "vector"
@@ -38,11 +38,11 @@ def copy_rows(
     Raises DataGateError for a value that PostgreSQL cannot hold.
     """
     ids = rows.column("id")
-    columns = [values_of(field, rows.column(field.name), ids, where) for field in rows.schema]
-    kinds = [kind_of(field, 1, where).partition("(")[0] for field in rows.schema]
+    columns = [convert_values(field, rows.column(field.name), ids, where) for field in rows.schema]
+    kinds = [find_kind(field, 1, where).partition("(")[0] for field in rows.schema]
     kinds = [vectors if kind == VECTOR else kind for kind in kinds]
     query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-        into, name_list(rows.schema.names)
+        into, join_names(rows.schema.names)
     )
     with connection.cursor() as cursor, cursor.copy(query) as copy:
         copy.set_types(kinds)
@@ -50,12 +50,12 @@ def copy_rows(
             copy.write_row(row)
 
 
-def name_list(names: Sequence[str]) -> sql.Composed:
+def join_names(names: Sequence[str]) -> sql.Composed:
     """The names of columns with commas between them."""
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def kind_of(field: pa.Field, dim: int, where: str) -> str:
+def find_kind(field: pa.Field, dim: int, where: str) -> str:
     """The type of a column. Raises OptionError for a name that PostgreSQL would cut."""
     if len(field.name.encode()) > LONGEST_NAME:
         raise OptionError(
@@ -69,14 +69,14 @@ def kind_of(field: pa.Field, dim: int, where: str) -> str:
     return next((name for is_one, name in KINDS if is_one(field.type)), "jsonb")
 
 
-def values_of(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Sequence[Any]:
+def convert_values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Sequence[Any]:
     """The values of a column for psycopg.
 
     Raises DataGateError for a value that PostgreSQL cannot hold.
     """
     if field.name == "embedding":
         return list(as_matrix(column))
-    kind = kind_of(field, 1, where)
+    kind = find_kind(field, 1, where)
     name = f"--to {where}: the column {field.name!r}"
     mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
     try:
@@ -90,7 +90,7 @@ def values_of(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> S
         if kind in ("timestamp", "timestamptz"):
             column = column.cast(pa.timestamp("us", field.type.tz))
         if kind == "jsonb":
-            return [json_value(value) for value in python_values(column)]
+            return [to_json_value(value) for value in to_python_values(column)]
         if kind == "float4":
             return column.cast(pa.float32()).to_pylist()
         return column.to_pylist()

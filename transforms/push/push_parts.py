@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.push.push_snapshot import RowsToWrite
 from sentence_beam.transforms.push.pushed_rows import read_chosen
 from sentence_beam.transforms.push.target import RowWriter
@@ -96,7 +96,7 @@ def _pack(part: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def parts_of(job: PushJob) -> range:
+def number_parts(job: PushJob) -> range:
     """Return the numbers of the parts."""
     return range(job.parts)
 
@@ -146,7 +146,7 @@ def check_concluded(job: PushJob) -> None:
     if stored is None:
         raise SentenceBeamError("the job ended without a result; see the runner's log")
     with refuse_damage(f"{job.result} is not what the job wrote", "push again"):
-        result: WrittenRows = dataclass_of(WrittenRows, json.loads(stored[0]))
+        result: WrittenRows = read_dataclass(WrittenRows, json.loads(stored[0]))
     if result.problem is not None:
         raise result.problem.error()
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
-from sentence_beam.transforms.push.pushed_rows import columns_of, read_chosen
+from sentence_beam.transforms.push.pushed_rows import find_columns, read_chosen
 from sentence_beam.transforms.push.recorded import REPEATED
 from sentence_beam.transforms.push.snapshot_difference import Difference, compare
 from sentence_beam.transforms.push.state import PushRecord, State
-from sentence_beam.transforms.push.target import Table, Target, keys_of
+from sentence_beam.transforms.push.target import Table, Target, find_keys
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.removed import naming_removal
@@ -143,7 +143,7 @@ def _read_last(new: Manifest, state: State | None, full: bool, where: str) -> _L
 
 def _choose_columns(new: Manifest, state: State | None) -> pa.Schema:
     """Return the columns of the snapshot's rows; an empty snapshot keeps the target's keys."""
-    columns = columns_of(new)
+    columns = find_columns(new)
     if not new.rows.stored and state is not None and "piece" in state.columns:
         return columns.append(pa.field("piece", pa.int32()))
     return columns
@@ -165,7 +165,7 @@ def _check_target(state: State, new: Manifest, table: Table, where: str) -> None
             f"--to {where}: it is made for the metric {state.metric}, the store's is "
             f"{table.metric}; {mend}"
         )
-    if state.live and keys_of(list(state.columns)) != table.keys:
+    if state.live and find_keys(list(state.columns)) != table.keys:
         held = "rows that were not cut"
         pushed = "pieces of documents"
         if "piece" in state.columns:
@@ -239,7 +239,7 @@ def _check_takes_workers(target: Target) -> None:
 def _delete(target: Target, difference: Difference) -> None:
     """Delete the rows of the difference."""
     with progress.stage("deleting", difference.deletable, "rows"):
-        for keys in difference.deletions():
+        for keys in difference.read_deletions():
             target.delete(keys)
             progress.step(keys.num_rows)
 

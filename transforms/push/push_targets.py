@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.push.target import Target
 
 OWN_PREFIXES = ("qdrant:", "lance:")
@@ -29,7 +29,7 @@ def open_target(text: str) -> Iterator[Target]:
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--to {redact(text)} needs {module}, which is not installed; {pip_line('push')}"
+            f"--to {redact(text)} needs {module}, which is not installed; {format_pip_line('push')}"
         ) from error
     with opened as target:
         yield target

@@ -9,20 +9,20 @@ from xxhash import xxh3_128_digest
 from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.shard_bytes import without_times
-from sentence_beam.transforms.store.shards.shard_columns import PUSHED_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.shard_bytes import cast_times
+from sentence_beam.transforms.store.shards.shard_columns import PUSHED_COLUMNS, list_own_columns
 from sentence_beam.transforms.store.shards.shard_files import open_numbered
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 
 
-def columns_of(manifest: Manifest) -> pa.Schema:
+def find_columns(manifest: Manifest) -> pa.Schema:
     """Return the columns to push: id, vector (float32), places of pieces, text, kept columns."""
     vector = pa.field("embedding", pa.list_(pa.float32(), manifest.space.dim))
     if not len(manifest.shards):
         return pa.schema([("id", pa.string()), vector])
     with open_numbered(manifest, 0) as shard:
         schema = shard.schema_arrow
-    not_pushed = own_columns(schema.names) - set(PUSHED_COLUMNS)
+    not_pushed = list_own_columns(schema.names) - set(PUSHED_COLUMNS)
     columns = pa.schema([_decode(field) for field in schema if field.name not in not_pushed])
     return columns.set(columns.get_field_index("embedding"), vector)
 
@@ -67,10 +67,10 @@ def read_chosen(
         yield batch
 
 
-def digests(rows: pa.RecordBatch) -> list[bytes]:
+def compute_digests(rows: pa.RecordBatch) -> list[bytes]:
     """Return a digest of 16 bytes for each row, over all its columns except the keys."""
     names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]
-    others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
+    others = [cast_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))
     values = list(zip(*others, strict=True)) if others else [()] * rows.num_rows
     return [

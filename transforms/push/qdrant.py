@@ -21,9 +21,9 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import first_line
-from sentence_beam.transforms.base.plain_values import json_value, python_values
-from sentence_beam.transforms.push.state import MARK, Notes, PushRecord, State, note_name
-from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.base.plain_values import to_json_value, to_python_values
+from sentence_beam.transforms.push.state import MARK, Notes, PushRecord, State, name_note
+from sentence_beam.transforms.push.target import Table, explain_refusal
 from sentence_beam.transforms.push.turn import Turn
 
 API_KEY = "QDRANT_API_KEY"
@@ -45,7 +45,7 @@ def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
     try:
         client = _open_client(place) if "://" in place else QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
-        raise refused(where, first_line(error), "check the URL or folder") from error
+        raise explain_refusal(where, first_line(error), "check the URL or folder") from error
     target = QdrantTarget(client, name, where, place)
     try:
         yield target
@@ -54,7 +54,7 @@ def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
             f"check the URL, the environment variable {API_KEY}, and that the server runs; then"
             " push again"
         )
-        raise refused(where, first_line(error), mend) from error
+        raise explain_refusal(where, first_line(error), mend) from error
     finally:
         target.close()
         client.close()
@@ -70,7 +70,7 @@ class QdrantTarget:
         self._client = client
         self._name = name
         self.turn = Turn(where, self)
-        self._alias = note_name(self.turn.push)
+        self._alias = name_note(self.turn.push)
 
     def state(self) -> State | None:
         """Return the state in the collection's metadata."""
@@ -92,7 +92,7 @@ class QdrantTarget:
 
     def fence(self, push: str, others: Collection[str]) -> None:
         """Remove the aliases of other pushes, and create this one's."""
-        alias = models.CreateAlias(collection_name=self._name, alias_name=note_name(push))
+        alias = models.CreateAlias(collection_name=self._name, alias_name=name_note(push))
         changes: list[Any] = [models.CreateAliasOperation(create_alias=alias)]
         changes += map(_make_removal, others)
         self._client.update_collection_aliases(changes)
@@ -126,7 +126,7 @@ class QdrantTarget:
         self._client.create_collection(self._name, vectors_config=vectors, metadata=dict(notes))
         if MARK not in (self.read_notes() or {}):
             self._client.delete_collection(self._name)
-            raise refused(
+            raise explain_refusal(
                 self.where, "it keeps no metadata of collections", "run Qdrant 1.16 or later"
             )
 
@@ -200,7 +200,7 @@ def _split_points(rows: pa.RecordBatch) -> Iterator[list[models.PointStruct]]:
     names = [name for name in rows.schema.names if name != "embedding"]
     columns = []
     for name in names:
-        columns.append([json_value(value) for value in python_values(rows.column(name))])
+        columns.append([to_json_value(value) for value in to_python_values(rows.column(name))])
     payloads = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     points = [
         models.PointStruct(id=point, vector=vector.tolist(), payload=payload)
@@ -228,7 +228,7 @@ def _send(write: Callable[[], Any]) -> None:
 
 
 def _make_removal(push: str) -> models.DeleteAliasOperation:
-    return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=note_name(push)))
+    return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name_note(push)))
 
 
 _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}

@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
-from sentence_beam.transforms.push.pushed_rows import columns_of
+from sentence_beam.transforms.push.pushed_rows import find_columns
 from sentence_beam.transforms.push.target import KEYS
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.changed_rows import (
     Changes,
     Step,
+    find_steps,
     read_changes,
-    steps_between,
 )
 from sentence_beam.transforms.store.runs.run_result import read_result
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
-from sentence_beam.transforms.store.tables.unit_rows import differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import find_differing_parts
 
 REPEATED = (
     "is that of several rows, and a database has one for each id; "
@@ -66,7 +66,7 @@ def compare_recorded(
         return None
     chains = []
     for manifest in old:
-        steps = steps_between(manifest, new)
+        steps = find_steps(manifest, new)
         if steps is None or not _is_complete(manifest, new, columns, steps):
             return None
         chains.append(steps)
@@ -82,7 +82,7 @@ def _is_complete(old: Manifest, new: Manifest, columns: pa.Schema, steps: list[S
     same = all(_list_deciding(step.manifest) == _list_deciding(old) for step in steps)
     same = same and all(_has_own_ids(step.manifest) for step in steps)
     rows = sum(file.rows for step in steps for file in step.changes.files)
-    return same and rows <= MOST_ROWS and columns_of(old).equals(columns)
+    return same and rows <= MOST_ROWS and find_columns(old).equals(columns)
 
 
 def _list_deciding(manifest: Manifest) -> tuple[object, ...]:
@@ -101,7 +101,7 @@ def _has_own_ids(manifest: Manifest) -> bool:
 def _collect_touched(steps: list[Step]) -> dict[str, Touched]:
     """Return the ids that some runs changed, the latest run first."""
     touched: dict[str, Touched] = {}
-    for step in progress.over(steps, "comparing", "runs"):
+    for step in progress.count_over(steps, "comparing", "runs"):
         for file in step.changes.files:
             table = read_changes(step.manifest.root, file)
             there = pc.is_valid(table.column("old_row_hash")).to_pylist()
@@ -144,7 +144,7 @@ def _find_places(
     ids = pa.array(list(wanted), pa.string())
     places: dict[int, array[int]] = {}
     seen: list[pa.Array] = []
-    for number in progress.over(shards, "comparing", "shards"):
+    for number in progress.count_over(shards, "comparing", "shards"):
         shard = new.shard(number)
         start = 0
         rows = array("i")
@@ -162,12 +162,12 @@ def _find_places(
 def _find_shards(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> list[int]:
     """Return the numbers of the shards with the wanted ids; more if some were rewritten since."""
     paths = set(wanted.values())
-    numbers = sorted(map(new.shard_number, paths))
+    numbers = sorted(map(new.find_shard_number, paths))
     if not numbers or numbers[0] >= 0:
         return numbers
-    others = (differing_parts(new.root, manifest.units, new.units)[1] for manifest in old)
+    others = (find_differing_parts(new.root, manifest.units, new.units)[1] for manifest in old)
     paths = {path for units in others for path in units.column("path").to_pylist()}
-    return sorted(map(new.shard_number, paths))
+    return sorted(map(new.find_shard_number, paths))
 
 
 def _check_unique(ids: list[pa.Array]) -> None:

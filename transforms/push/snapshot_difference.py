@@ -19,17 +19,17 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.columns import (
-    column,
-    lookup,
-    nth_of_equals,
-    numbers,
+    get_column,
+    get_numbers,
+    look_up,
+    rank_equals,
     sum_by_place,
 )
 from sentence_beam.transforms.base.errors import DataGateError
-from sentence_beam.transforms.corpus.buckets import in_buckets
-from sentence_beam.transforms.push.pushed_rows import columns_of, digests, read_rows
+from sentence_beam.transforms.corpus.buckets import split_by_bucket
+from sentence_beam.transforms.push.pushed_rows import compute_digests, find_columns, read_rows
 from sentence_beam.transforms.push.recorded import REPEATED, RecordedDifference, compare_recorded
-from sentence_beam.transforms.push.target import KEYS, keys_of
+from sentence_beam.transforms.push.target import KEYS, find_keys
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.listed_changes import BUCKETS, LISTED_ROWS
@@ -65,7 +65,7 @@ class Difference:
         """The number of rows to write."""
         return sum(map(len, self.rows.values()))
 
-    def deletions(self) -> Iterator[pa.RecordBatch]:
+    def read_deletions(self) -> Iterator[pa.RecordBatch]:
         """The keys of the rows to delete."""
         with pa.memory_map(self.deleted) as source:
             reader = pa.ipc.open_file(source)
@@ -82,7 +82,7 @@ def compare(
     keys is given, that is what it was left with, and any row may be in it. `folder` takes temporary
     files. Raises DataGateError if two rows have one id.
     """
-    difference = Difference(keys_of(columns.names), os.path.join(folder, "deleted.arrow"))
+    difference = Difference(find_keys(columns.names), os.path.join(folder, "deleted.arrow"))
     if old:
         difference.before = old[0].rows.stored
     recorded = compare_recorded(new, columns, old) if listing is None else None
@@ -131,13 +131,13 @@ def _make_sides(
     new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared: bool
 ) -> list[_Side]:
     """Return the snapshot and the old ones, without the shards that all have."""
-    alike = [columns_of(manifest).equals(columns) for manifest in old]
+    alike = [find_columns(manifest).equals(columns) for manifest in old]
     shards = [np.arange(len(manifest.shards)) for manifest in (new, *old)]
     if old and all(alike) and compared:
         shards = _find_unshared([new, *old])
     sides = [_Side(new, columns, shards[0], compared and any(alike))]
     for manifest, is_alike, of_side in zip(old, alike, shards[1:], strict=True):
-        side_columns = _select_keys(columns_of(manifest)) if not is_alike else columns
+        side_columns = _select_keys(find_columns(manifest)) if not is_alike else columns
         sides.append(_Side(manifest, side_columns, of_side, compared and is_alike))
     return sides
 
@@ -148,11 +148,11 @@ def _select_keys(columns: pa.Schema) -> pa.Schema:
 
 def _find_unshared(manifests: Sequence[Manifest]) -> list[np.ndarray]:
     """Return the numbers of each snapshot's shards of which not every snapshot has a copy."""
-    hashes = [column(manifest.shards, "sha256") for manifest in manifests]
+    hashes = [get_column(manifest.shards, "sha256") for manifest in manifests]
     codes = pa.concat_arrays(hashes).unique()
-    at = [lookup(of_one, codes) for of_one in hashes]
+    at = [look_up(of_one, codes) for of_one in hashes]
     shared = np.min([sum_by_place(places, len(codes)) for places in at], axis=0)
-    return [np.flatnonzero(nth_of_equals(places) >= shared[places]) for places in at]
+    return [np.flatnonzero(rank_equals(places) >= shared[places]) for places in at]
 
 
 class _Spill:
@@ -180,7 +180,7 @@ class _Spill:
         columns = [ids, pieces, digest_column, sides, shards, places]
         rows = pa.record_batch(columns, schema=_SPILLED)
         buckets = hash_ids(ids) % np.uint64(len(self.paths))
-        for number, chosen in in_buckets(buckets, len(self.paths)):
+        for number, chosen in split_by_bucket(buckets, len(self.paths)):
             self._writers[number].write_batch(rows.take(pa.array(chosen)))
 
     def close(self) -> None:
@@ -190,11 +190,11 @@ class _Spill:
 
 
 def _spill_sides(sides: Sequence[_Side], folder: str) -> _Spill:
-    rows = sum(int(numbers(side.manifest.shards, "rows")[side.shards].sum()) for side in sides)
+    rows = sum(int(get_numbers(side.manifest.shards, "rows")[side.shards].sum()) for side in sides)
     buckets = min(1 + rows // LISTED_ROWS, BUCKETS)
     spill = _Spill([os.path.join(folder, f"{number}.arrow") for number in range(buckets)])
     for place, side in enumerate(sides):
-        for shard in progress.over(side.shards.tolist(), "comparing", "shards"):
+        for shard in progress.count_over(side.shards.tolist(), "comparing", "shards"):
             _spill_shard(spill, side, place, shard)
     return spill
 
@@ -203,7 +203,7 @@ def _spill_shard(spill: _Spill, side: _Side, place: int, shard: int) -> None:
     columns = side.columns if side.compared else _select_keys(side.columns)
     start = 0
     for batch in read_rows(side.manifest, shard, columns):
-        row_digests = digests(batch) if side.compared else None
+        row_digests = compute_digests(batch) if side.compared else None
         spill.add(batch, place, shard, row_digests, start)
         start += batch.num_rows
 

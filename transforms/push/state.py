@@ -90,7 +90,7 @@ class State:
         head = {"space": self.space.to_json(), "metric": self.metric, "format": FORMAT}
         notes = {MARK: _to_text(head)}
         for name, record in self.pushes.items():
-            notes[note_name(name)] = note(record)
+            notes[name_note(name)] = format_note(record)
         return notes
 
     @property
@@ -135,12 +135,12 @@ class State:
         return cls(head.space, head.metric, pushes)
 
 
-def note_name(push: str) -> str:
+def name_note(push: str) -> str:
     """The name of a push's note."""
     return f"{MARK}.{push}"
 
 
-def note(record: PushRecord) -> str:
+def format_note(record: PushRecord) -> str:
     """The text of a push's note."""
     return _to_text(record.to_json())
 

@@ -27,10 +27,10 @@ class Table:
     keys: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", keys_of(self.columns.names))
+        object.__setattr__(self, "keys", find_keys(self.columns.names))
 
 
-def keys_of(names: Sequence[str]) -> tuple[str, ...]:
+def find_keys(names: Sequence[str]) -> tuple[str, ...]:
     """The columns of a table that identify its rows."""
     return tuple(name for name in KEYS if name in names)
 
@@ -93,6 +93,6 @@ class Target(Protocol):
         """Record that the push is done; with transactions, commit."""
 
 
-def refused(where: str, what: Any, mend: str) -> SentenceBeamError:
+def explain_refusal(where: str, what: Any, mend: str) -> SentenceBeamError:
     """The error of a database that refuses an operation."""
     return SentenceBeamError(f"--to {where}: {what}; {mend}")

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.push.state import Notes, PushRecord, State, note, note_name
-from sentence_beam.transforms.push.target import Table, refused
+from sentence_beam.transforms.push.state import Notes, PushRecord, State, format_note, name_note
+from sentence_beam.transforms.push.target import Table, explain_refusal
 from sentence_beam.transforms.store.runs import writer_process
 from sentence_beam.transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
 from sentence_beam.transforms.store.runs.lease_file import Lease
@@ -96,7 +96,7 @@ class Turn:
     def _explain_busy(self, writer: Lease) -> SentenceBeamError:
         what = f"another push into it is under way (process {writer.pid} on {writer.host})"
         mend = f"wait for its end, or {STALE_SECONDS // 60} minutes if it was killed"
-        return refused(self._where, what, mend)
+        return explain_refusal(self._where, what, mend)
 
     def take(self, table: Table, record: PushRecord, create: Callable[[Notes], None]) -> None:
         """Record the push, and let no other one write from here on.
@@ -113,7 +113,7 @@ class Turn:
             if self._state is None:
                 create(State(table.space, table.metric, {self.push: self._mine}).notes)
             else:
-                self._table.write_notes({note_name(self.push): note(self._mine)})
+                self._table.write_notes({name_note(self.push): format_note(self._mine)})
         except Exception as error:
             if self._read() != self._state:
                 raise self._explain_loss() from error
@@ -138,7 +138,7 @@ class Turn:
             writer = self._mine.writer
             if time.monotonic() - self._renewed >= RENEW_SECONDS and writer is not None:
                 self._mine = replace(self._mine, writer=replace(writer, renewed=time.time()))
-                self._write({note_name(self.push): note(self._mine)})
+                self._write({name_note(self.push): format_note(self._mine)})
                 self._renewed = time.monotonic()
             self._looked = time.monotonic()
 
@@ -153,8 +153,8 @@ class Turn:
         assert self._mine is not None
         others = list(self._state.pushes) if self._state is not None else []
         done = replace(self._mine, done=True, replaces=tuple(others), writer=None)
-        removed: dict[str, str | None] = dict.fromkeys(map(note_name, others))
-        self._write(removed | {note_name(self.push): note(done)})
+        removed: dict[str, str | None] = dict.fromkeys(map(name_note, others))
+        self._write(removed | {name_note(self.push): format_note(done)})
         self._mine = None
 
     def give_up(self) -> None:
@@ -172,8 +172,8 @@ class Turn:
             if own is None or own.done:
                 return
             may_have_rows = self._may_have_written and self.push in state.live
-            text = note(replace(mine, writer=None)) if may_have_rows else None
-            self._table.write_notes({note_name(self.push): text})
+            text = format_note(replace(mine, writer=None)) if may_have_rows else None
+            self._table.write_notes({name_note(self.push): text})
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -237,7 +237,7 @@ class Turn:
         return None if notes is None else State.from_notes(notes, self._where)
 
     def _explain_loss(self) -> SentenceBeamError:
-        return refused(
+        return explain_refusal(
             self._where, "another push wrote into it meanwhile", "push again, one at a time"
         )
 
@@ -247,5 +247,5 @@ def _has_this_clock(writer: Lease) -> bool:
     return (
         writer.host == socket.gethostname()
         and writer.boot is not None
-        and writer.boot == writer_process.boot_id()
+        and writer.boot == writer_process.read_boot_id()
     )

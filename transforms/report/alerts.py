@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sentence_beam.transforms.report.run_history import RunSummary, committed_runs
+from sentence_beam.transforms.report.run_history import RunSummary, select_committed
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.run_result import COMMITTED
@@ -12,13 +12,13 @@ NEARLY_TOO_MANY = 0.5  # of the fraction that --max-rejects allows
 FALLEN = 0.02  # of recall since the previous run
 
 
-def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[str]:
+def find_alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[str]:
     """Return one sentence for each finding about the current snapshot and the last runs.
 
     `summaries` are the store's runs, oldest first; `manifest` is None without a snapshot.
     """
     lines = _check_last_end(summaries)
-    committed = committed_runs(summaries)
+    committed = select_committed(summaries)
     if not committed:
         return lines
     last = committed[-1]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sentence_beam.transforms.report.html import environment
-from sentence_beam.transforms.report.report_page import answer_charts
+from sentence_beam.transforms.report.html import make_environment
+from sentence_beam.transforms.report.report_page import draw_answer_charts
 from sentence_beam.transforms.report.run_history import RunSummary
 from sentence_beam.transforms.store.runs.answer_figures import CAUSES, AnswerFigures
 
@@ -39,7 +39,7 @@ class ShownQuery:
     after: Sequence[ShownAnswer]
 
 
-def answers_page(
+def render_answers(
     store: str,
     sides: tuple[str, str],
     figures: AnswerFigures,
@@ -59,10 +59,10 @@ def answers_page(
         causes=[(CAUSES[cause], count) for cause, count in causes],
         words=CAUSES,
         queries=queries,
-        charts=answer_charts(summaries) if summaries else [],
+        charts=draw_answer_charts(summaries) if summaries else [],
     )
 
 
 @cache
 def _load_template() -> "Template":
-    return environment().get_template("answers.html")
+    return make_environment().get_template("answers.html")

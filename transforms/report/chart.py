@@ -103,7 +103,7 @@ def is_uneven(values: Sequence[float]) -> bool:
     return len(above) > 2 and above[-1] > UNEVEN * above[len(above) // 2]
 
 
-def linear_axis(
+def make_linear_axis(
     values: Sequence[float], from_zero: bool, whole: bool = False, top: float | None = None
 ) -> Axis:
     """Return an axis with round marks around the values, which cannot exceed `top`.
@@ -135,7 +135,7 @@ def _find_limits(values: Sequence[float], from_zero: bool) -> tuple[float, float
     return max(low - span * 0.1, min(low, 0.0)), high + span * 0.1
 
 
-def log_axis(values: Sequence[float]) -> Axis:
+def make_log_axis(values: Sequence[float]) -> Axis:
     """Return an axis of powers of ten from zero on, and below zero if there are negative values."""
     above = _find_power(max(values))
     below = _find_power(-min(values))
@@ -159,14 +159,14 @@ def _round_step(rough: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * (1 - 1e-9))
 
 
-def line_chart(series: Series, top: float | None = None) -> Chart:
+def draw_line_chart(series: Series, top: float | None = None) -> Chart:
     """Return the chart of a level.
 
     Counts start at 0 with the area below the line filled; other numbers have an axis around them.
     """
     if not series.known:
         return Chart()
-    axis = linear_axis(series.known, from_zero=series.whole, whole=series.whole, top=top)
+    axis = make_linear_axis(series.known, from_zero=series.whole, whole=series.whole, top=top)
     points = _place_points(series, axis)
     dots = points if len(points) <= DOTS else points[-1:]
     return Chart(
@@ -174,12 +174,12 @@ def line_chart(series: Series, top: float | None = None) -> Chart:
     )
 
 
-def compared_chart(before: Series, after: Series) -> Chart:
+def draw_compared_chart(before: Series, after: Series) -> Chart:
     """Return the chart of numbers before and after a change, as two lines."""
     values = [*before.known, *after.known]
     if not values:
         return Chart()
-    axis = linear_axis(values, from_zero=False)
+    axis = make_linear_axis(values, from_zero=False)
     bands = []
     for i, band in enumerate(_make_bands(after)):
         text = f"{_show_run(before, i)} before, {band.shown} after"
@@ -198,7 +198,7 @@ def _place_points(series: Series, axis: Axis) -> list[tuple[float, float]]:
     return [(_find_x(i, series), axis.y(value)) for i, value in values if value is not None]
 
 
-def bar_chart(series: Series) -> Chart:
+def draw_bar_chart(series: Series) -> Chart:
     """Return the chart of an amount, as bars from zero."""
     if not series.known:
         return Chart()
@@ -207,7 +207,7 @@ def bar_chart(series: Series) -> Chart:
     return Chart(_make_bands(series), axis.marks(series.show), axis.is_log, bars=bars)
 
 
-def change_chart(more: Series, less: Series) -> Chart:
+def draw_change_chart(more: Series, less: Series) -> Chart:
     """Return the chart of additions (`more`, above zero) and removals (`less`, below)."""
     if not more.known:
         return Chart()
@@ -241,8 +241,8 @@ def _show_signed(value: float, show: Callable[[float], str]) -> str:
 def _choose_axis(values: Sequence[float], whole: bool) -> Axis:
     """Return an axis from zero; logarithmic if one value would flatten all others."""
     if is_uneven([abs(value) for value in values]):
-        return log_axis(values)
-    return linear_axis(values, from_zero=True, whole=whole)
+        return make_log_axis(values)
+    return make_linear_axis(values, from_zero=True, whole=whole)
 
 
 def _place_bars(series: Series, axis: Axis) -> list[Box]:

@@ -14,7 +14,7 @@ class Cost:
     saved: float | None
 
 
-def costs(ordered: Sequence[RunSummary], price: float) -> dict[str, Cost]:
+def compute_costs(ordered: Sequence[RunSummary], price: float) -> dict[str, Cost]:
     """Return the costs of runs by their names, from the oldest run on, at a price of an hour.
 
     `saved` is the price of the time that spared tokens would have taken. The speed assumed is the
@@ -26,13 +26,13 @@ def costs(ordered: Sequence[RunSummary], price: float) -> dict[str, Cost]:
     for summary in ordered:
         speed = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
         best[summary.pooled] = speed
-        spent = None if summary.seconds is None else price_of(summary.seconds, price)
+        spent = None if summary.seconds is None else compute_price(summary.seconds, price)
         spared = summary.spared
-        saved = None if spared is None or speed <= 0 else price_of(spared / speed, price)
+        saved = None if spared is None or speed <= 0 else compute_price(spared / speed, price)
         costs_by_run[summary.run] = Cost(spent, saved)
     return costs_by_run
 
 
-def price_of(seconds: float, per_hour: float) -> float:
+def compute_price(seconds: float, per_hour: float) -> float:
     """Return the price of a time."""
     return round(per_hour * seconds / 3600, 6)

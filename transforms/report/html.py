@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def environment(*folders: Path) -> "Environment":
+def make_environment(*folders: Path) -> "Environment":
     """Return a Jinja environment for the templates of these folders and the shared ones.
 
     Values are escaped: they are text, never markup.

@@ -11,9 +11,9 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from sentence_beam.transforms.base.measures import EMBED_PARTS, STAGES, Measures
-from sentence_beam.transforms.report.run_history import RunSummary, last_committed
+from sentence_beam.transforms.report.run_history import RunSummary, find_last_committed
 from sentence_beam.transforms.store.counts import PendingCounts
-from sentence_beam.transforms.store.runs.run_result import COMMITTED, timestamp
+from sentence_beam.transforms.store.runs.run_result import COMMITTED, parse_timestamp
 
 PREFIX = "sentence_beam"
 STATISTICS = ("sum", "p50", "p95", "max")
@@ -57,10 +57,10 @@ class _RunsOfStore(Collector):
                 yield gauge.family(self._store)
 
 
-def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
+def format_openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
     """Return the text for a store, from its runs in order; unknown values have no line."""
     gauges = _make_run_gauges(summaries)
-    last = last_committed(summaries)
+    last = find_last_committed(summaries)
     if last is not None:
         gauges += [*_make_last_gauges(last), _make_limit_gauge(last), *_make_stage_gauges(last)]
     registry = CollectorRegistry()
@@ -86,7 +86,7 @@ def _make_run_gauges(summaries: Sequence[RunSummary]) -> list[Gauge]:
 
 
 def _make_last_gauges(last: RunSummary) -> list[Gauge]:
-    end = timestamp(last.started) + (last.seconds or 0.0) if last.started else None
+    end = parse_timestamp(last.started) + (last.seconds or 0.0) if last.started else None
     return [
         _measure("committed_timestamp_seconds", "when the last snapshot was committed", end),
         _measure("run_duration_seconds", "time of the run from start to commit", last.seconds),

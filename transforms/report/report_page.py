@@ -6,14 +6,20 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sentence_beam.transforms.base.measures import STAGES, Measures
-from sentence_beam.transforms.report.alerts import alerts
-from sentence_beam.transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
-from sentence_beam.transforms.report.costs import Cost, costs
-from sentence_beam.transforms.report.html import environment
-from sentence_beam.transforms.report.run_history import RunSummary, last_committed
-from sentence_beam.transforms.report.snapshot_section import facts, known_reasons
+from sentence_beam.transforms.report.alerts import find_alerts
+from sentence_beam.transforms.report.chart import (
+    Chart,
+    Series,
+    draw_bar_chart,
+    draw_change_chart,
+    draw_line_chart,
+)
+from sentence_beam.transforms.report.costs import Cost, compute_costs
+from sentence_beam.transforms.report.html import make_environment
+from sentence_beam.transforms.report.run_history import RunSummary, find_last_committed
+from sentence_beam.transforms.report.snapshot_section import find_reasons, list_facts
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.answer_figures import causes_in_words
+from sentence_beam.transforms.store.runs.answer_figures import describe_causes
 from sentence_beam.transforms.store.runs.run_result import COMMITTED
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def page(
+def render_report(
     store: str,
     summaries: Sequence[RunSummary],
     manifest: Manifest | None = None,
@@ -50,18 +56,22 @@ def page(
 
     With the `price` of an hour the page has the costs of the runs.
     """
-    paid = {} if price is None else costs(summaries, price)
+    paid = {} if price is None else compute_costs(summaries, price)
     nights = [summary for summary in summaries if summary.command in NIGHTLY][-PLOTTED:]
     listed = summaries[-LISTED:]
-    properties: list[tuple[str, str]] = facts(manifest) if manifest is not None else []
+    properties: list[tuple[str, str]] = list_facts(manifest) if manifest is not None else []
     return _load_template().render(
-        _describe_last(last_committed(summaries), paid),
+        _describe_last(find_last_committed(summaries), paid),
         store=store,
-        alerts=alerts(manifest, summaries),
+        alerts=find_alerts(manifest, summaries),
         facts=properties,
-        reasons=known_reasons(manifest),
+        reasons=find_reasons(manifest),
         failures=sum(summary.status != COMMITTED for summary in nights),
-        charts=[*_make_charts(nights), *_make_cost_charts(nights, paid), *answer_charts(summaries)],
+        charts=[
+            *_make_charts(nights),
+            *_make_cost_charts(nights, paid),
+            *draw_answer_charts(summaries),
+        ],
         columns=COLUMNS,
         costs=paid,
         listed=listed[::-1],
@@ -83,7 +93,7 @@ def _describe_last(last: RunSummary | None, paid: Mapping[str, Cost]) -> dict[st
 
 @cache
 def _load_template() -> "Template":
-    templates = environment()
+    templates = make_environment()
     templates.filters |= {
         "count": _show_count, "percent": _show_percent, "short": _shorten, "money": _show_money,
         "duration": _show_duration, "time": _show_time, "recall": _show_recall,
@@ -109,7 +119,7 @@ def _make_tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     if summary.recall is not None:
         tiles.append(("recall@10", _show_recall(summary.recall), summary.index or ""))
     if summary.answers_beyond is not None:
-        answers = causes_in_words(summary.answer_causes or {})
+        answers = describe_causes(summary.answer_causes or {})
         tiles.append(("changed answers", _show_percents(summary.answers_beyond), answers))
     if summary.damaged:
         tiles.append(("damaged", _show_count(summary.damaged), "old shards, embedded again"))
@@ -146,7 +156,7 @@ def _list_figures(measures: Measures) -> list[tuple[str, str, list[float], str]]
     return rows
 
 
-def answer_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
+def draw_answer_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
     """Return name, remark and chart of the watched queries' figures; none before a comparison."""
     nights = [summary for summary in summaries if summary.answers_beyond is not None][-PLOTTED:]
     if not nights:
@@ -158,7 +168,7 @@ def answer_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart
         values = [getattr(summary, field) for summary in nights]
         if any(value is not None for value in values):
             series = Series(labels, values, failed, _show_percents)
-            charts.append((name, remark, line_chart(series)))
+            charts.append((name, remark, draw_line_chart(series)))
     return charts
 
 
@@ -182,17 +192,21 @@ def _make_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]
         return Series(labels, values, failed, _shorten, whole=True)
 
     return [
-        ("rows", "", line_chart(series("rows", whole=True))),
+        ("rows", "", draw_line_chart(series("rows", whole=True))),
         (
             "added, deleted",
             "rows a night; deleted ones below 0",
-            change_chart(changes("added"), changes("deleted")),
+            draw_change_chart(changes("added"), changes("deleted")),
         ),
-        ("embedded", "rows a night", bar_chart(series("embedded", whole=True))),
-        ("rejected", "rows of the snapshot", line_chart(series("rejected", whole=True))),
-        ("truncated", "rows of the snapshot", line_chart(series("truncated", whole=True))),
-        ("recall", "at 10", line_chart(series("recall", lambda value: f"{value:.4g}"), top=1.0)),
-        ("time", "seconds from start to commit", bar_chart(series("seconds"))),
+        ("embedded", "rows a night", draw_bar_chart(series("embedded", whole=True))),
+        ("rejected", "rows of the snapshot", draw_line_chart(series("rejected", whole=True))),
+        ("truncated", "rows of the snapshot", draw_line_chart(series("truncated", whole=True))),
+        (
+            "recall",
+            "at 10",
+            draw_line_chart(series("recall", lambda value: f"{value:.4g}"), top=1.0),
+        ),
+        ("time", "seconds from start to commit", draw_bar_chart(series("seconds"))),
     ]
 
 
@@ -207,7 +221,7 @@ def _make_cost_charts(
     saved = [
         paid[summary.run].saved if summary.status == COMMITTED else None for summary in summaries
     ]
-    chart = bar_chart(Series(labels, saved, failed, _show_money))
+    chart = draw_bar_chart(Series(labels, saved, failed, _show_money))
     return [("saved", "against embedding everything", chart)]
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.run_ids import start_of
+from sentence_beam.transforms.store.runs.run_ids import parse_start
 from sentence_beam.transforms.store.runs.run_result import (
     COMMITTED,
     Result,
-    checked_result,
-    timestamp,
+    parse_timestamp,
+    read_checked_result,
 )
 from sentence_beam.transforms.store.sealed_json import check_digest
 
@@ -115,7 +115,7 @@ class RunSummary:
         inputs = result.input or {}
         summary = cls(
             **{name: getattr(result, name) for name in FROM_RESULT},
-            started=result.started or start_of(result.run),
+            started=result.started or parse_start(result.run),
             message=_message(result),
             tables=inputs.get("tables"),
             pending=result.pending,
@@ -132,7 +132,9 @@ class RunSummary:
             run=manifest.run,
             status=COMMITTED,
             started=manifest.started,
-            seconds=round(timestamp(manifest.finished) - timestamp(manifest.started), 3),
+            seconds=round(
+                parse_timestamp(manifest.finished) - parse_timestamp(manifest.started), 3
+            ),
             previous=manifest.previous,
             space=manifest.space.id,
             pooled=manifest.space.pooled_id,
@@ -148,25 +150,25 @@ class RunSummary:
         )
 
 
-def committed_runs(summaries: Iterable[RunSummary]) -> list[RunSummary]:
+def select_committed(summaries: Iterable[RunSummary]) -> list[RunSummary]:
     """Return the runs that committed a snapshot, in the order given."""
     return [summary for summary in summaries if summary.status == COMMITTED]
 
 
-def last_committed(summaries: Iterable[RunSummary]) -> RunSummary | None:
+def find_last_committed(summaries: Iterable[RunSummary]) -> RunSummary | None:
     """Return the last run that committed a snapshot, None without one."""
-    committed = committed_runs(summaries)
+    committed = select_committed(summaries)
     return committed[-1] if committed else None
 
 
-def recommended_answer_change(summaries: Sequence[RunSummary]) -> float | None:
+def recommend_answer_change(summaries: Sequence[RunSummary]) -> float | None:
     """Return a value for `--max-answer-change`, from the last runs of `embed`; None before seven.
 
     It is twice the largest change beyond growth that they showed, and 0.02 more.
     """
     seen = [
         summary.answers_beyond
-        for summary in committed_runs(summaries)
+        for summary in select_committed(summaries)
         if summary.command == "embed" and summary.answers_beyond is not None
     ]
     if len(seen) < RUNS_SEEN:
@@ -175,7 +177,7 @@ def recommended_answer_change(summaries: Sequence[RunSummary]) -> float | None:
     return min(1.0, math.ceil(100 * (2 * largest + ROOM)) / 100)
 
 
-def run_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSummary]:
+def read_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSummary]:
     """Return every run of a store, oldest first.
 
     Results of `earlier` runs, which have ended, are not read again.
@@ -200,18 +202,18 @@ def run_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSumm
     return [summaries[run] for run in sorted(summaries)]
 
 
-def known_summaries(root: str) -> list[RunSummary]:
+def read_known_summaries(root: str) -> list[RunSummary]:
     """Return the summaries in the store's report, which saves reading results.
 
     Returns none if the report cannot be read.
     """
     try:
-        return checked_summaries(root)
+        return read_checked_summaries(root)
     except (SentenceBeamError, OSError):
         return []
 
 
-def checked_summaries(root: str) -> list[RunSummary]:
+def read_checked_summaries(root: str) -> list[RunSummary]:
     """Return the summaries in the store's report, none without a report.
 
     Raises SentenceBeamError if the report is damaged.
@@ -225,7 +227,7 @@ def checked_summaries(root: str) -> list[RunSummary]:
     ):
         content = json.loads(stored[0])
         check_digest(content)
-        return [dataclass_of(RunSummary, summary) for summary in content["nights"]]
+        return [read_dataclass(RunSummary, summary) for summary in content["nights"]]
 
 
 def _counts(result: Result) -> dict[str, Any]:
@@ -313,7 +315,7 @@ def _read_summary(root: str, run: str) -> RunSummary | None:
 
     Raises SentenceBeamError for a damaged result.
     """
-    result = checked_result(root, run)
+    result = read_checked_result(root, run)
     if result is None:
         return None
     with refuse_damage(f"{root}: the result of run {run} lacks counts"):
@@ -328,7 +330,7 @@ def _find_without_result(
     A run is committed if the current snapshot is its own or descends from it; `others` are the
     runs with a result.
     """
-    ancestors = {summary.previous for summary in committed_runs(others)}
+    ancestors = {summary.previous for summary in select_committed(others)}
     current = read_manifest(root)
     if current is not None:
         ancestors.add(current.run)
@@ -340,5 +342,5 @@ def _find_without_result(
             summaries.append(RunSummary.from_manifest(manifest))
         else:
             status = "running" if lease.is_alive(root, run) else UNFINISHED
-            summaries.append(RunSummary(run, status, start_of(run)))
+            summaries.append(RunSummary(run, status, parse_start(run)))
     return summaries

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted, tokens_in_short
+from sentence_beam.transforms.base.numbers import format_count, format_tokens
 from sentence_beam.transforms.space import PoolerSpec, Space
 from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.entries import Input
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.rejected_rows import rejected_rows
+from sentence_beam.transforms.store.runs.rejected_rows import read_rejected_rows
 
 REJECT_FILES = 100  # read at most for the reasons
 MODEL_LAYERS = ("mix", "tokens", "then")  # keys of a pooler that has layers of the model's own
@@ -28,7 +28,7 @@ class Reasons:
     some: bool
 
 
-def facts(manifest: Manifest) -> list[tuple[str, str]]:
+def list_facts(manifest: Manifest) -> list[tuple[str, str]]:
     """Return name and value of each property that a snapshot has; empty ones are left out.
 
     These decide its vectors, or describe its input and its index.
@@ -60,7 +60,7 @@ def describe_pending(pending: PendingCounts) -> str:
     """
     if not pending.files:
         return ""
-    return f"{counted(pending.files, 'file')}, about {tokens_in_short(pending.tokens)}"
+    return f"{format_count(pending.files, 'file')}, about {format_tokens(pending.tokens)}"
 
 
 def describe_prompts(prompt: str, query_prompt: str | None) -> str:
@@ -108,7 +108,7 @@ def _describe_index(index: IndexEntry | None) -> str:
     return f"{text}; recall@{recall.k} {recall.value:.4f} ({interval}), target {recall.target:g}"
 
 
-def reasons(manifest: Manifest) -> Reasons:
+def count_reasons(manifest: Manifest) -> Reasons:
     """Return the reasons for rejected rows, from the snapshot's first reject files.
 
     Raises SentenceBeamError for a damaged file.
@@ -116,12 +116,12 @@ def reasons(manifest: Manifest) -> Reasons:
     if not manifest.rows.rejected:
         return Reasons((), some=False)
     paths = manifest.read_units("unit", "rejects").column("rejects").drop_null().to_pylist()
-    rows = rejected_rows(manifest.root, islice(paths, REJECT_FILES))
+    rows = read_rejected_rows(manifest.root, islice(paths, REJECT_FILES))
     counts = Counter(row.reason for row in rows)
     return Reasons(tuple(counts.most_common()), some=len(paths) > REJECT_FILES)
 
 
-def known_reasons(manifest: Manifest | None) -> Reasons | None:
+def find_reasons(manifest: Manifest | None) -> Reasons | None:
     """Return the reasons of a snapshot; None without a snapshot or if a reject file is damaged.
 
     `verify` reports damaged files.
@@ -129,6 +129,6 @@ def known_reasons(manifest: Manifest | None) -> Reasons | None:
     if manifest is None:
         return None
     try:
-        return reasons(manifest)
+        return count_reasons(manifest)
     except SentenceBeamError:
         return None

@@ -41,7 +41,7 @@ class Hits:
     row: np.ndarray
 
     @classmethod
-    def at_positions(cls, scores: np.ndarray, positions: np.ndarray) -> "Hits":
+    def from_positions(cls, scores: np.ndarray, positions: np.ndarray) -> "Hits":
         """Return hits at positions: the number of a shard << 32, and the row in it; -1 is none."""
         return cls(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
@@ -52,14 +52,14 @@ class Hits:
 
     def at(self, places: list[list[int]], k: int) -> "Hits":
         """Return the hits at these places of each query, filled up to k with missing rows."""
-        hits = no_hits(len(places), k)
+        hits = make_no_hits(len(places), k)
         for source, target in zip(self.columns, hits.columns, strict=True):
             for query, chosen in enumerate(places):
                 target[query, : len(chosen)] = source[query][chosen]
         return hits
 
 
-def no_hits(queries: int, k: int) -> Hits:
+def make_no_hits(queries: int, k: int) -> Hits:
     """Return hits [queries, k] that are all missing."""
     missing = np.full((queries, k), -1, np.int64)
     return Hits(np.full((queries, k), -np.inf, np.float32), missing, missing.copy())

@@ -21,12 +21,12 @@ from sentence_beam.transforms.index import (
     rerank,
 )
 from sentence_beam.transforms.index.filtered import FilteredIndex
-from sentence_beam.transforms.index.index_kinds import depth_for
-from sentence_beam.transforms.index.metric_vectors import scored_by
+from sentence_beam.transforms.index.index_kinds import choose_depth
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric
 from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from sentence_beam.transforms.search.hits import Hits
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
-from sentence_beam.transforms.storage.cache import cached
+from sentence_beam.transforms.storage.cache import cache_file
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.index_files.locator_file import LocatorFile
@@ -97,9 +97,9 @@ class SnapshotIndex:
     def whole_index(self) -> SegmentedIndex:
         """The index of all segments, opened at the first use."""
         with progress.stage("opening the index"):
-            return self.opened(0, len(self._segments))
+            return self.open_segments(0, len(self._segments))
 
-    def opened(self, first: int, stop: int) -> SegmentedIndex:
+    def open_segments(self, first: int, stop: int) -> SegmentedIndex:
         """Return the index of the segments from `first` up to `stop`, numbered from 0."""
         files = [self._open_file(number) for number in range(first, stop)]
         return SegmentedIndex.open(files, self.trained)
@@ -122,10 +122,10 @@ class SnapshotIndex:
             locator = self._open_locator(number)
             checks = SegmentChecks.from_text(locator.checks)
             keep = locator.keep() if entry.deleted else None
-            return SegmentFile(cached(path, entry.sha256), keep, checks)
+            return SegmentFile(cache_file(path, entry.sha256), keep, checks)
         reader: RangeReader
         if storage.is_local(path) or self._copies.local:
-            reader = MappedRange(cached(path, entry.sha256), entry.header_sha256)
+            reader = MappedRange(cache_file(path, entry.sha256), entry.header_sha256)
         else:
             reader = RemoteRange(path, entry, self._cache)
         keep_of = functools.partial(_find_kept_rows, self._manifest.root, entry)
@@ -151,8 +151,8 @@ class SnapshotIndex:
         self, index: IndexEntry, queries: np.ndarray, k: int, rows: int, wanted: Matches | None
     ) -> Hits:
         opened = self.whole_index
-        depth = depth_for(k, index.rerank)
-        nprobe = index.nprobe_for(k) or None
+        depth = choose_depth(k, index.rerank)
+        nprobe = index.choose_nprobe(k) or None
         with progress.stage("searching the index"):
             if wanted is not None:
                 filtered = self._open_filtered(wanted, bool(index.rerank))
@@ -162,8 +162,8 @@ class SnapshotIndex:
             else:
                 result = opened.search(queries, rows, nprobe=nprobe, least=k)
         if index.rerank and wanted is None:
-            metric = scored_by(self._manifest.metric)
-            result = rerank(queries, result, rows, self.vectors_of, metric)
+            metric = choose_scoring_metric(self._manifest.metric)
+            result = rerank(queries, result, rows, self.read_vectors_of, metric)
         shard, row = self.located(result.segment, result.row)
         return Hits(result.scores, shard, row)
 
@@ -174,7 +174,7 @@ class SnapshotIndex:
                 self._open_locator(number).wanted(functools.partial(self._find_wanted, wanted))
                 for number in range(len(self._segments))
             ]
-            vectors = self.vectors_of if reranks else None
+            vectors = self.read_vectors_of if reranks else None
             self._filter = (wanted, FilteredIndex(self.whole_index, of_segments, vectors))
         return self._filter[1]
 
@@ -183,7 +183,7 @@ class SnapshotIndex:
 
         Raises DamagedIndexError if the snapshot lacks it.
         """
-        number = self._manifest.shard_number(path)
+        number = self._manifest.find_shard_number(path)
         if number < 0:
             raise DamagedIndexError(
                 f"{self._join(path)} is none of the snapshot's shards, and its index has rows of it"
@@ -205,11 +205,11 @@ class SnapshotIndex:
             here = (segment == number) & (row >= 0)
             names, shard, rows[here] = self._open_locator(number).places(row[here])
             used, place = np.unique(shard, return_inverse=True)
-            numbers = np.array([self._manifest.shard_number(names[i]) for i in used])
+            numbers = np.array([self._manifest.find_shard_number(names[i]) for i in used])
             shards[here] = numbers[place]
         return shards, rows
 
-    def vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
+    def read_vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Return vectors of index rows, float32 [m, dim], from the files beside the segments.
 
         Rows are in order of (segment, row).
@@ -244,6 +244,6 @@ def _find_kept_rows(root: str, entry: SegmentEntry) -> np.ndarray:
 
 
 def _open_trained(path: str, sha256: str) -> TrainedIndex:
-    local = cached(path, sha256)
+    local = cache_file(path, sha256)
     index_files.check(local, sha256)
     return TrainedIndex.open(local)

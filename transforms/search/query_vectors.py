@@ -15,8 +15,8 @@ from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
 from sentence_beam.transforms.space.st_modules import QUERY
 from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
-from sentence_beam.transforms.store.calibrations import kept_calibration
-from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
+from sentence_beam.transforms.store.int8_models import read_kept_int8
 from sentence_beam.transforms.store.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ class QueryEncoder:
         """
         root = self._manifest.root
         space = self._manifest.space
-        calibration = kept_calibration(root, space) if "calibration" not in ignoring else None
+        calibration = read_kept_calibration(root, space) if "calibration" not in ignoring else None
         with progress.stage(progress.LOADING):
             from sentence_beam.transforms.encoder import Encoder
 
             plain_recipe = replace(recipe, prompt=self.prompt or "", calibration="")
-            int8 = kept_int8(root, space)
+            int8 = read_kept_int8(root, space)
             encoder = Encoder.from_recipe(plain_recipe, calibration=calibration, int8=int8)
         what = f"{recipe.model} is not the model of {root}"
         space.check(encoder.space, what, "name the same one with --model", ignoring=ignoring)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 RERANKED = 100  # hits of a query that are scored, or k if that is more
 
 
-def reranked(
+def rerank_hits(
     scorer: "PairScorer",
     queries: Sequence[str],
     hits: Hits,

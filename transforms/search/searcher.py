@@ -10,15 +10,19 @@ import pyarrow.compute as pc
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.values import FOLDS, StrPath
-from sentence_beam.transforms.base.where import checked
+from sentence_beam.transforms.base.where import parse_filter
 from sentence_beam.transforms.index.exact import gains_to_scores
-from sentence_beam.transforms.index.metric_vectors import as_vectors, prepared, scored_by
-from sentence_beam.transforms.search.hits import Hit, Hits, join_hits, no_hits
+from sentence_beam.transforms.index.metric_vectors import (
+    as_vectors,
+    choose_scoring_metric,
+    prepare_vectors,
+)
+from sentence_beam.transforms.search.hits import Hit, Hits, join_hits, make_no_hits
 from sentence_beam.transforms.search.opened import COPY_ALL, Copies, SnapshotIndex
 from sentence_beam.transforms.search.query_vectors import QueryEncoder
-from sentence_beam.transforms.search.rerank import RERANKED, reranked
-from sentence_beam.transforms.search.snapshot_rows import SnapshotRows, StoredRows, exact_rows
-from sentence_beam.transforms.search.ties import best_by_id
+from sentence_beam.transforms.search.rerank import RERANKED, rerank_hits
+from sentence_beam.transforms.search.snapshot_rows import SnapshotRows, StoredRows, find_exact_rows
+from sentence_beam.transforms.search.ties import find_best_by_id
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches, matches
 
@@ -122,7 +126,7 @@ class Searcher:
         rows = self.rows.describe(hits)
         if rerank is not None and texts is not None and self.rows.text_field is not None:
             scorer = self._load_scorer(str(rerank))
-            hits, rows = reranked(scorer, texts, hits, rows, self.rows.text_field, k)
+            hits, rows = rerank_hits(scorer, texts, hits, rows, self.rows.text_field, k)
         if width and self.rows.has_pieces and self.rows.text is not None:
             queries = [""] * len(rows) if texts is None else texts
             self.rows.add_passages(queries, hits, rows, width)
@@ -199,7 +203,7 @@ class Searcher:
         """Yield the places of each query's hits, of its documents' first pieces if `folds`."""
         for shard, row in zip(hits.shard, hits.row, strict=True):
             if folds:
-                yield self.rows.firsts(shard, row)
+                yield self.rows.find_firsts(shard, row)
             else:
                 yield np.flatnonzero(shard >= 0).tolist()
 
@@ -208,11 +212,11 @@ class Searcher:
 
         If several rows have the id, the nearest to any of them.
         """
-        stored = self.rows.with_ids(ids)
+        stored = self.rows.read_with_ids(ids)
         for name in ids:
             if name not in stored.ids:
                 raise UnknownIdError(f"--id: {self.manifest.root} has no row with the id {name!r}")
-        groups = [no_hits(0, request.k)]
+        groups = [make_no_hits(0, request.k)]
         for name in ids:
             groups.append(self._find_best(self._exclude(stored.of(name), request), request, folds))
         return join_hits(groups)
@@ -223,7 +227,7 @@ class Searcher:
         def find(rows: int) -> Hits:
             hits = self._find_nearest(own.vectors, replace(request, k=rows + len(own.row)))
             scores = hits.scores.reshape(-1)
-            gains = gains_to_scores(-scores, scored_by(self.manifest.metric))
+            gains = gains_to_scores(-scores, choose_scoring_metric(self.manifest.metric))
             order = np.argsort(gains, kind="stable")
             shard = hits.shard.reshape(-1)[order]
             row = hits.row.reshape(-1)[order]
@@ -256,18 +260,20 @@ class Searcher:
         return self._search_best(np.asarray(queries, np.float32), request, self.rows.has_pieces)
 
     def _find_nearest(self, queries: np.ndarray, request: _Request) -> Hits:
-        queries = prepared(queries, self.manifest.metric)
+        queries = prepare_vectors(queries, self.manifest.metric)
         wanted = request.matches
         if not len(self.manifest.shards) or (wanted is not None and not wanted.count):
-            return no_hits(len(queries), request.k)
+            return make_no_hits(len(queries), request.k)
         index = self.manifest.index
 
         def find(which: np.ndarray, rows: int) -> Hits:
             if request.exact or not index:
-                return Hits.at_positions(*exact_rows(self.manifest, queries[which], rows, wanted))
+                return Hits.from_positions(
+                    *find_exact_rows(self.manifest, queries[which], rows, wanted)
+                )
             return self.index.search(index, queries[which], request.k, rows, wanted)
 
-        return best_by_id(find, len(queries), request.k, self.rows.ids_of)
+        return find_best_by_id(find, len(queries), request.k, self.rows.read_ids)
 
     def matches(self, where: Where) -> Matches | None:
         """Return the rows that match a filter; None without a filter.
@@ -289,4 +295,4 @@ class Searcher:
         """
         if where is None or not len(self.manifest.shards):
             return None
-        return checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
+        return parse_filter(where, self.rows.columns, numbers_in=self.rows.numbers_in)

@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_matrix
-from sentence_beam.transforms.base.plain_values import python_rows
-from sentence_beam.transforms.corpus.column_types import word_for_numbers
-from sentence_beam.transforms.corpus.passages import Piece, in_context, passage
+from sentence_beam.transforms.base.plain_values import to_python_rows
+from sentence_beam.transforms.corpus.column_types import find_word_of_numbers
+from sentence_beam.transforms.corpus.passages import Piece, join_context, passage
 from sentence_beam.transforms.index import exact_search
-from sentence_beam.transforms.index.metric_vectors import prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric, prepare_vectors
 from sentence_beam.transforms.search.hits import Hit, Hits
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.matches import Matches, matches
-from sentence_beam.transforms.store.shards.shard_columns import hidden_columns
+from sentence_beam.transforms.store.shards.shard_columns import list_hidden_columns
 from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
 from sentence_beam.transforms.store.shards.shard_reading import read_shard, read_wanted
 
@@ -57,7 +57,7 @@ class SnapshotRows:
         """The column with the rows' texts, None if texts are not kept."""
         return self._manifest.options.kept_text
 
-    def field_of(self, column: str) -> str:
+    def name_field(self, column: str) -> str:
         """Return the field of a hit for the values of a column.
 
         It is the column's name, with `kept_` before it if the search fills a field of that name.
@@ -71,12 +71,12 @@ class SnapshotRows:
     @property
     def text_field(self) -> str | None:
         """The field of a hit with its row's text, None if texts are not kept."""
-        return self.text and self.field_of(self.text)
+        return self.text and self.name_field(self.text)
 
     @cached_property
     def columns(self) -> pa.Schema:
         """The columns that hits have and filters may name; the snapshot must have a row."""
-        hidden = hidden_columns(self.has_pieces)
+        hidden = list_hidden_columns(self.has_pieces)
         with open_numbered(self._manifest, 0) as parquet:
             fields = parquet.schema_arrow.remove_metadata()
         return pa.schema([field for field in fields if field.name not in hidden])
@@ -93,19 +93,19 @@ class SnapshotRows:
                 rows = parquet.read_row_group(0, [column], use_threads=False)
             texts = rows.column(0).drop_null().to_pylist()
             if texts:
-                return word_for_numbers(texts)
+                return find_word_of_numbers(texts)
         return None
 
-    def first_value(self, column: str) -> Any:
+    def read_first_value(self, column: str) -> Any:
         """Return the first value of a column that is not null, as a Python value.
 
         Returns None if the first row group has none.
         """
         with open_numbered(self._manifest, 0) as parquet:
             values = parquet.read_row_group(0, [column], use_threads=False).drop_null()
-        return python_rows(values.slice(0, 1))[0][column] if len(values) else None
+        return to_python_rows(values.slice(0, 1))[0][column] if len(values) else None
 
-    def with_ids(self, ids: Sequence[str]) -> StoredRows:
+    def read_with_ids(self, ids: Sequence[str]) -> StoredRows:
         """Return the rows that have one of the ids."""
         wanted = matches(self._manifest, pc.field("id").isin(pa.array(ids, pa.string()))).shards
         names = [np.empty(0, object)]
@@ -123,12 +123,12 @@ class SnapshotRows:
             vectors.append(as_matrix(table.column("embedding").combine_chunks()))
         return StoredRows(*(np.concatenate(blocks) for blocks in (names, shards, rows, vectors)))
 
-    def first_with_id(self, name: str) -> dict[str, Any]:
+    def read_first_with_id(self, name: str) -> dict[str, Any]:
         """Return the fields of the first row that has an id; there must be one."""
-        stored = self.with_ids([name])
-        return python_rows(self._read_fields(int(stored.shard[0]), stored.row[:1]))[0]
+        stored = self.read_with_ids([name])
+        return to_python_rows(self._read_fields(int(stored.shard[0]), stored.row[:1]))[0]
 
-    def ids_of(self, shard: np.ndarray, row: np.ndarray) -> list[str]:
+    def read_ids(self, shard: np.ndarray, row: np.ndarray) -> list[str]:
         """Return the ids of rows, by shard and row in it, both int64 [m]."""
         names = np.empty(len(row), object)
         for number in np.unique(shard).tolist():
@@ -137,7 +137,7 @@ class SnapshotRows:
         ids: list[str] = names.tolist()
         return ids
 
-    def firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
+    def find_firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
         """Return the places of the first piece of each document among the pieces of a query."""
         documents: dict[tuple[str, bytes], int] = {}
         names: list[Any] = [None] * len(row)
@@ -162,7 +162,7 @@ class SnapshotRows:
             tables.append(self._read_fields(number, rows))
             keys += [(number, row) for row in rows.tolist()]
         if tables:
-            values = dict(zip(keys, python_rows(pa.concat_tables(tables)), strict=True))
+            values = dict(zip(keys, to_python_rows(pa.concat_tables(tables)), strict=True))
         return [_describe(*query, values) for query in zip(*hits.columns, strict=True)]
 
     def add_passages(
@@ -180,7 +180,7 @@ class SnapshotRows:
             places = zip(shards[is_hit].tolist(), rows[is_hit].tolist(), strict=True)
             for (shard, row), hit in zip(places, of_query, strict=True):
                 near = (pieces.get((shard, other)) for other in (row - 1, row, row + 1))
-                hit["passage"] = passage(*in_context(*near), query, width)
+                hit["passage"] = passage(*join_context(*near), query, width)
 
     def _read_neighbours(self, hits: Hits) -> dict[tuple[int, int], Piece]:
         """Return the pieces of hits and the pieces next to them, by shard and row."""
@@ -201,7 +201,7 @@ class SnapshotRows:
         """Return rows of one shard, with the fields of hits as column names."""
         names = self.columns.names
         table = self._take(number, rows, names).replace_schema_metadata(None).select(names)
-        return table.rename_columns([self.field_of(name) for name in names])
+        return table.rename_columns([self.name_field(name) for name in names])
 
     def _take(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Return rows of one shard, in the requested order."""
@@ -221,7 +221,7 @@ def read_rows(
     progress.
     """
     numbers = range(len(manifest.shards)) if shards is None else shards
-    for number in progress.over(numbers, what, "shards"):
+    for number in progress.count_over(numbers, what, "shards"):
         path = manifest.shard(number).full_path
         if wanted is None:
             for batch in read_shard(path, list(columns)):
@@ -232,7 +232,7 @@ def read_rows(
                 yield number, batch
 
 
-def exact_rows(
+def find_exact_rows(
     manifest: Manifest,
     queries: np.ndarray,
     k: int,
@@ -249,10 +249,10 @@ def exact_rows(
         start = 0
         what = "comparing with every row"
         for _, batch in read_rows(manifest, ["embedding"], what, wanted, numbers):
-            yield prepared(as_matrix(batch.column(0)), manifest.metric), start
+            yield prepare_vectors(as_matrix(batch.column(0)), manifest.metric), start
             start += batch.num_rows
 
-    scores, nearest = exact_search(blocks(), queries, k, scored_by(manifest.metric))
+    scores, nearest = exact_search(blocks(), queries, k, choose_scoring_metric(manifest.metric))
     if wanted is None:
         rows = manifest.shards.column("rows").to_numpy()[numbers.start : numbers.stop]
         starts = np.cumsum(rows) - rows

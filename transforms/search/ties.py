@@ -15,7 +15,7 @@ Find = Callable[[np.ndarray, int], Hits]
 IdsOf = Callable[[np.ndarray, np.ndarray], list[str]]
 
 
-def best_by_id(find: Find, queries: int, k: int, ids_of: IdsOf) -> Hits:
+def find_best_by_id(find: Find, queries: int, k: int, ids_of: IdsOf) -> Hits:
     """Return the best k rows of each query; of equal scores, those with the least ids.
 
     `ids_of(shard, row)`, both int64 [m], returns the ids of rows.

@@ -14,15 +14,15 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sentence_beam.transforms.report.report_page import page as report_page
-from sentence_beam.transforms.report.run_history import known_summaries, run_summaries
+from sentence_beam.transforms.report.report_page import render_report as report_page
+from sentence_beam.transforms.report.run_history import read_known_summaries, read_summaries
 from sentence_beam.transforms.serve.followed import EVERY, Followed
 from sentence_beam.transforms.serve.guard import LOOPBACK, POLICY, Guard
-from sentence_beam.transforms.serve.http_answers import as_json, error_response, status_of
-from sentence_beam.transforms.serve.question import RefusedError, parameters_of, question
+from sentence_beam.transforms.serve.http_answers import as_json, choose_status, make_error_response
+from sentence_beam.transforms.serve.question import RefusedError, parse_parameters, parse_question
 from sentence_beam.transforms.serve.question_batches import Batches
 from sentence_beam.transforms.serve.server_metrics import TYPE, Counts
-from sentence_beam.transforms.serve.try_page import Form, page, style
+from sentence_beam.transforms.serve.try_page import Form, render_page, render_style
 
 REPORT_FOR = 30.0  # seconds that a report is kept
 STOPPED_WITHIN = 5.0  # seconds to finish a look at the store when the server ends
@@ -92,13 +92,15 @@ class Application:
             try:
                 return as_json({"hits": await self._find_hits(request, kind)})
             except Exception as error:
-                return error_response(error)
+                return make_error_response(error)
 
         return endpoint
 
     async def _find_hits(self, request: Request, kind: str) -> list[dict[str, Any]]:
         """Return the hits for a request, each with its text, None if the store keeps none."""
-        hits = await self._batches.ask(question(parameters_of(request.scope["query_string"]), kind))
+        hits = await self._batches.ask(
+            parse_question(parse_parameters(request.scope["query_string"]), kind)
+        )
         text = self._served.searcher.rows.text_field or ""
         return [
             {
@@ -117,7 +119,7 @@ class Application:
         hits = None
         like = None
         try:
-            parameters = dict(parameters_of(request.scope["query_string"]))
+            parameters = dict(parse_parameters(request.scope["query_string"]))
             form = Form(*(parameters.get(name, "") for name in Form._fields))
             if "id" in parameters:
                 hits = await self._find_hits(request, "id")
@@ -126,18 +128,18 @@ class Application:
                 hits = await self._find_hits(request, "q")
             return HTMLResponse(
                 await asyncio.to_thread(
-                    page, self._served, form, hits, like=like, root_path=self._root_path
+                    render_page, self._served, form, hits, like=like, root_path=self._root_path
                 )
             )
         except Exception as error:
-            status, line = status_of(error)
-            content = page(self._served, form, error=line, root_path=self._root_path)
+            status, line = choose_status(error)
+            content = render_page(self._served, form, error=line, root_path=self._root_path)
             return HTMLResponse(content, status)
 
     def _read_row(self, name: str) -> dict[str, Any]:
         """Return the row that has an id, with its text, None if the store keeps none."""
         rows = self._served.searcher.rows
-        row = rows.first_with_id(name)
+        row = rows.read_first_with_id(name)
         return {"text": row.get(rows.text_field or ""), **row}
 
     def report(self, _: Request) -> Response:
@@ -146,13 +148,13 @@ class Application:
             with self._reporting:
                 if self._report is None or time.monotonic() - self._report[0] > REPORT_FOR:
                     manifest = self._served.manifest
-                    summaries = run_summaries(manifest.root, known_summaries(manifest.root))
+                    summaries = read_summaries(manifest.root, read_known_summaries(manifest.root))
                     self._report = time.monotonic(), report_page(manifest.root, summaries, manifest)
                 return HTMLResponse(
                     self._report[1], headers={"Content-Security-Policy": INLINE_STYLE}
                 )
         except Exception as error:
-            return error_response(error)
+            return make_error_response(error)
 
     async def health(self, _: Request) -> Response:
         """Return the snapshot that is served, and why it may not be the current one."""
@@ -171,7 +173,7 @@ class Application:
 
     async def style(self, _: Request) -> Response:
         """Return the style sheet."""
-        return Response(style(), media_type="text/css")
+        return Response(render_style(), media_type="text/css")
 
     async def _refuse_unknown(self, request: Request, error: Exception) -> Response:
         """Return the answer to an unknown path or method."""
@@ -179,6 +181,6 @@ class Application:
         if error.status_code == 404:
             routes = ", ".join(self._routes)
             line = f"there is no {request.url.path[:100]}; there are {routes}"
-            return error_response(RefusedError(404, line))
+            return make_error_response(RefusedError(404, line))
         line = f"{request.method} is not answered; ask by GET"
-        return error_response(HTTPException(error.status_code, line, error.headers))
+        return make_error_response(HTTPException(error.status_code, line, error.headers))

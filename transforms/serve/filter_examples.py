@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.where import checked
+from sentence_beam.transforms.base.where import parse_filter
 from sentence_beam.transforms.search.snapshot_rows import SnapshotRows
 
 FIELDS = {"id", "piece", "pieces", "start", "end"}  # columns of every store
@@ -33,10 +33,10 @@ def examples(rows: SnapshotRows) -> list[str]:
 
 def _make_example(rows: SnapshotRows, column: str) -> str:
     """Return a filter of one column, empty if no filter can name its value."""
-    value = rows.first_value(column)
+    value = rows.read_first_value(column)
     example = _make_condition(_write_name(column), value) if value is not None else ""
     try:
-        checked(example, rows.columns)
+        parse_filter(example, rows.columns)
     except OptionError:  # a type without literals, or a name that filters cannot write
         return ""
     return example
@@ -74,6 +74,6 @@ def _write_name(column: str) -> str:
 def _match_text_or_id(rows: SnapshotRows) -> str:
     """Return a filter for a store that keeps no columns."""
     if rows.text is not None:
-        words = re.findall(rf"\w{{1,{LONGEST}}}", rows.first_value(rows.text))
+        words = re.findall(rf"\w{{1,{LONGEST}}}", rows.read_first_value(rows.text))
         return f"{_write_name(rows.text)} LIKE '%{max(words, key=len, default='')}%'"
-    return f"id <> {_write_literal(rows.first_value('id'))}"
+    return f"id <> {_write_literal(rows.read_first_value('id'))}"

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.where import Words, checked
+from sentence_beam.transforms.base.where import Words, parse_filter
 from sentence_beam.transforms.search import READ_LISTS, Copies, Hit, Searcher
 from sentence_beam.transforms.serve.filter_examples import examples
-from sentence_beam.transforms.serve.http_answers import line_of
+from sentence_beam.transforms.serve.http_answers import explain_error
 from sentence_beam.transforms.serve.question import Question
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.store import layout, open_store
@@ -101,7 +101,7 @@ class Followed:
                 self._open_current()
                 self._problem = ""
             except Exception as error:  # clients of storages raise types of their own
-                line = line_of(error)
+                line = explain_error(error)
                 if line != self._problem:
                     _LOGGER.error(
                         "%s: %s; the snapshot %s stays", self.manifest.root, line, self.manifest.run
@@ -172,7 +172,7 @@ def _search(opened: _Opened, questions: list[Question]) -> list[list[Hit]]:
     where = opened.where
     first = questions[0]
     if first.where and len(searcher.manifest.shards):
-        own = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
+        own = parse_filter(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
         where = own if where is None else where & own
     if first.id is not None:
         ids = [str(question.id) for question in questions]

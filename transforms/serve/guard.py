@@ -6,7 +6,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sentence_beam.transforms.serve.http_answers import error_response
+from sentence_beam.transforms.serve.http_answers import make_error_response
 from sentence_beam.transforms.serve.question import RefusedError
 from sentence_beam.transforms.serve.server_metrics import Counts
 
@@ -67,7 +67,7 @@ class Guard:
             await send(message)
 
         error = self._find_error(scope)
-        app: ASGIApp = self._app if error is None else error_response(error)
+        app: ASGIApp = self._app if error is None else make_error_response(error)
         try:
             await app(scope, receive, send_with_headers)
         finally:
@@ -91,7 +91,7 @@ class Guard:
             return RefusedError(
                 413, "the request has a body, which nothing here reads; put all into the address"
             )
-        if self._names is not None and host_of(headers.get("host", "")) not in self._names:
+        if self._names is not None and parse_host(headers.get("host", "")) not in self._names:
             return RefusedError(
                 400,
                 f"the host is {headers.get('host', '')[:100]!r}; this server answers to localhost"
@@ -100,7 +100,7 @@ class Guard:
         return None
 
 
-def host_of(header: str) -> str:
+def parse_host(header: str) -> str:
     """Return the name in a header `Host`, without its port.
 
     >>> host_of("LocalHost:8000"), host_of("[::1]:8000")

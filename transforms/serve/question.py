@@ -38,7 +38,7 @@ class Question:
         return self.id is None, self.k, self.where
 
 
-def parameters_of(query: bytes) -> list[tuple[str, str]]:
+def parse_parameters(query: bytes) -> list[tuple[str, str]]:
     """Return the names and values in the query of an address, in order.
 
     Raises RefusedError for bytes that are not UTF-8.
@@ -58,7 +58,7 @@ def parameters_of(query: bytes) -> list[tuple[str, str]]:
     return pairs
 
 
-def question(pairs: Sequence[tuple[str, str]], key: str) -> Question:
+def parse_question(pairs: Sequence[tuple[str, str]], key: str) -> Question:
     """Return the question of a request's parameters, whose text or id is the parameter `key`.
 
     Raises RefusedError for an unknown, repeated or missing parameter, and for one beyond its

@@ -65,7 +65,7 @@ def bound(host: str, port: int) -> socket.socket:
     return bound_socket
 
 
-def address_of(listening: socket.socket) -> str:
+def find_address(listening: socket.socket) -> str:
     """Return the URL of a bound socket."""
     host, port = listening.getsockname()[:2]
     if ":" in host:
@@ -78,7 +78,7 @@ def is_loopback(listening: socket.socket) -> bool:
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
-def configured(application: Application, loopback: bool) -> uvicorn.Config:
+def configure(application: Application, loopback: bool) -> uvicorn.Config:
     """Return the server's configuration for an application; `loopback` as in its `asgi`."""
     return uvicorn.Config(
         application.asgi(loopback),
@@ -100,4 +100,4 @@ def serve(application: Application, listening: socket.socket, ready: Callable[[]
 
     `ready` is called once the server listens.
     """
-    _Server(configured(application, is_loopback(listening)), ready).run([listening])
+    _Server(configure(application, is_loopback(listening)), ready).run([listening])

@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 from sentence_beam.transforms.report.openmetrics import PREFIX
 from sentence_beam.transforms.serve.followed import Followed
-from sentence_beam.transforms.store.runs.run_result import timestamp
+from sentence_beam.transforms.store.runs.run_result import parse_timestamp
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NAMESPACE = f"{PREFIX}_serve"
@@ -70,7 +70,7 @@ class Counts:
         manifest = served.manifest
         self._waiting.set(waiting)
         self._rows.set(manifest.rows.stored)
-        self._committed.set(timestamp(manifest.finished))
+        self._committed.set(parse_timestamp(manifest.finished))
         self._follows.set(not served.problem)
         return generate_latest(_WithoutCreated(self._registry)).decode()
 

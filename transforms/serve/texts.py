@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sentence_beam.transforms.base.words import best_start, find_words, words_of
+from sentence_beam.transforms.base.words import find_best_start, find_words, split_query
 
 FOLDED = 400  # characters of a longer text that are visible until it is opened
 MOST_TEXT = 20_000  # characters of an opened text
@@ -19,14 +19,14 @@ class Shown(NamedTuple):
     characters: int
 
 
-def shown(text: str, query: str) -> Shown:
+def cut_text(text: str, query: str) -> Shown:
     """Return the text with the query's words marked.
 
     Of a long text the part with most of these words is visible at first.
     """
     if len(text) <= FOLDED:
         return Shown(_mark(text, query), None, len(text))
-    start = best_start(text, query, FOLDED)
+    start = find_best_start(text, query, FOLDED)
     seen = text[start : start + FOLDED]
     if start:
         seen = f"… {seen}"
@@ -38,7 +38,7 @@ def shown(text: str, query: str) -> Shown:
 
 def _mark(text: str, query: str) -> Parts:
     """Return the text in parts; parts that are a word of the query are marked."""
-    words = [word for word in words_of(query) if len(word) >= SHORTEST or not word.isascii()]
+    words = [word for word in split_query(query) if len(word) >= SHORTEST or not word.isascii()]
     parts = []
     end = 0
     for word in find_words(text, words):

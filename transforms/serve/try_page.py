@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sentence_beam.transforms.base.plain_values import json_value
-from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.base.plain_values import to_json_value
+from sentence_beam.transforms.report.html import make_environment
 from sentence_beam.transforms.serve.followed import Followed
 from sentence_beam.transforms.serve.question import DEFAULT_K, MOST_CHARACTERS, MOST_HITS
-from sentence_beam.transforms.serve.texts import shown
+from sentence_beam.transforms.serve.texts import cut_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,7 +27,7 @@ class Form(NamedTuple):
     where: str = ""
 
 
-def page(
+def render_page(
     served: Followed,
     form: Form,
     hits: Sequence[dict[str, Any]] | None = None,
@@ -63,14 +63,14 @@ def page(
     )
 
 
-def style() -> str:
+def render_style() -> str:
     """Return the style sheet: the shared one and the page's own."""
     return _load_environment().get_template("style.css").render()
 
 
 @cache
 def _load_environment() -> "Environment":
-    return environment(Path(__file__).with_name("templates"))
+    return make_environment(Path(__file__).with_name("templates"))
 
 
 def _make_row(row: dict[str, Any], query: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _make_row(row: dict[str, Any], query: str) -> dict[str, Any]:
         "rank": row.get("rank"),
         "score": score,
         "id": row["id"],
-        "text": shown(row.get("passage") or row["text"] or "", query),
+        "text": cut_text(row.get("passage") or row["text"] or "", query),
         "piece": piece,
         "rest": rest,
     }
@@ -99,5 +99,5 @@ def _make_row(row: dict[str, Any], query: str) -> dict[str, Any]:
 
 def _show_value(value: Any) -> str:
     """Return a value as filters write it, without quotes; long ones are cut."""
-    text = str(value).lower() if isinstance(value, bool) else str(json_value(value))
+    text = str(value).lower() if isinstance(value, bool) else str(to_json_value(value))
     return text if len(text) <= MOST_VALUE else f"{text[:MOST_VALUE]} …"

@@ -43,7 +43,7 @@ class Exported:
         text = json.dumps(values, indent=1, ensure_ascii=False)
         return f"{text}\n".encode()
 
-    def within(self, root: Path) -> "Exported":
+    def resolve_within(self, root: Path) -> "Exported":
         """The same settings with absolute paths; the given ones are relative to `root`."""
         parts = []
         for part in self.pooler.parts:
@@ -86,4 +86,4 @@ def read_exported(root: Path) -> Exported | None:
     names = {item.name for item in fields(Exported)}
     if values.pop("format", None) != FORMAT or set(values) != names:
         raise OptionError(f"{path} is of another format; export the store again")
-    return read_fields(Exported, values, path).within(root)
+    return read_fields(Exported, values, path).resolve_within(root)

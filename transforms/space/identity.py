@@ -145,7 +145,7 @@ def resolve_space(
     """
     refuse_cross_encoder(files.folder, files.config, files.modules.pooling is not None)
     auto = pooler.is_auto
-    tokenizer = tokenizer_digest(files)
+    tokenizer = hash_tokenizer(files)
     spec = resolve_pooler(files, pooler, tokenizer)
     if dtype == "int8":
         check_int8_pooler(files, spec, auto)
@@ -166,7 +166,7 @@ def resolve_space(
     return Space(
         weights=weights,
         tokenizer=tokenizer,
-        architecture=architecture_digest(files),
+        architecture=hash_architecture(files),
         max_tokens=_resolve_max_tokens(files, max_tokens),
         prompt=prompt,
         pooler=described,
@@ -179,7 +179,7 @@ def resolve_space(
     )
 
 
-def tokenizer_digest(files: ModelFiles) -> str:
+def hash_tokenizer(files: ModelFiles) -> str:
     """Return the sha256 over the tokenizer's files and the settings that change its ids."""
     settings = {
         key: value
@@ -192,7 +192,7 @@ def tokenizer_digest(files: ModelFiles) -> str:
     )
 
 
-def architecture_digest(files: ModelFiles) -> str:
+def hash_architecture(files: ModelFiles) -> str:
     """Return `<family>:<sha256>` over the keys of config.json that decide the computation."""
     settings = {
         key: value

@@ -21,7 +21,7 @@ MISSING = (
 )
 
 
-def on_cpu(machine: Machine) -> Machine:
+def restrict_to_cpu(machine: Machine) -> Machine:
     """Return the machine with its CPU alone, on which int8 runs. Raises OptionError for a GPU."""
     if machine.device.startswith("cuda"):
         raise OptionError(f"dtype int8 runs on the CPU; leave --device {machine.device} out")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 
 _Fields = TypeVar("_Fields")
 _KINDS: dict[type, str] = {dict: "object", list: "list"}
@@ -68,7 +68,7 @@ def read_fields(kind: type[_Fields], values: Mapping[str, Any], path: Path) -> _
     Raises `OptionError` for a field that is missing or of another type.
     """
     try:
-        return dataclass_of(kind, values)
+        return read_dataclass(kind, values)
     except ValueError as error:
         raise OptionError(f"{path}: {error}; {_AGAIN}") from None
 

@@ -85,7 +85,7 @@ def is_causal_language_model(config: Mapping[str, Any]) -> bool:
     return str(named[0]).endswith("ForCausalLM") and bool(config.get("is_causal", True))
 
 
-def first_number(config: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+def find_first_number(config: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     """Return the first of these settings that is a whole number, None without one."""
     return next((config[name] for name in names if isinstance(config.get(name), int)), None)
 
@@ -124,8 +124,8 @@ def _read_length(value: Any, where: str) -> float:
 
 
 def _check_heads(path: Path, config: Mapping[str, Any]) -> None:
-    width = first_number(config, WIDTHS)
-    heads = first_number(config, HEADS)
+    width = find_first_number(config, WIDTHS)
+    heads = find_first_number(config, HEADS)
     if width and heads and width % heads:
         raise OptionError(
             f"{path}: {heads} attention heads do not divide the width {width};"

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.space.exported import Exported, read_exported
 from sentence_beam.transforms.space.hub_cache import find_snapshot
 from sentence_beam.transforms.space.json_files import (
@@ -24,7 +24,7 @@ from sentence_beam.transforms.space.model_config import (
     HEADS,
     LAYERS,
     WIDTHS,
-    first_number,
+    find_first_number,
     is_causal_language_model,
     read_config,
     read_tokenizer_config,
@@ -128,7 +128,7 @@ class ModelFiles:
     @property
     def heads(self) -> int:
         """The number of attention heads of a block; 0 if config.json names none."""
-        return first_number(self.config, HEADS) or 0
+        return find_first_number(self.config, HEADS) or 0
 
     @property
     def position_limit(self) -> int | None:
@@ -158,7 +158,9 @@ class ModelFiles:
     def has_pooler_head(self) -> bool:
         """Whether the safetensors hold the weights of the architecture's tanh pooler."""
         return any(
-            _POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path)
+            _POOLER_WEIGHT.search(key)
+            for path in self.weights
+            for key in read_safetensors_keys(path)
         )
 
     @property
@@ -191,7 +193,7 @@ class ModelFiles:
         return read_fields(_TokenizerFile, read_json_if_there(path), path)
 
     def _read_number(self, *names: str) -> int:
-        number = first_number(self.config, names)
+        number = find_first_number(self.config, names)
         if number is None:
             raise OptionError(
                 f"{self.folder / 'config.json'}: none of {', '.join(names)} is there; is it a text"
@@ -266,12 +268,12 @@ def _is_bare_table(root: Path) -> bool:
         return False
     if read_json_if_there(root / "config.json").get("model_type", _MODEL2VEC) != _MODEL2VEC:
         return False
-    return any(key in STATIC_KEYS for key in safetensors_keys(weights))
+    return any(key in STATIC_KEYS for key in read_safetensors_keys(weights))
 
 
 def _describe_static(folder: Path) -> dict[str, Any]:
     """Return a config.json for a table of token embeddings."""
-    shapes = safetensors_shapes(find_safetensors(folder)[0])
+    shapes = read_safetensors_shapes(find_safetensors(folder)[0])
     rows = next((shapes[key] for key in STATIC_KEYS if key in shapes), None)
     if rows is None:
         raise OptionError(
@@ -302,12 +304,12 @@ def find_safetensors(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in shards)
 
 
-def safetensors_keys(path: Path) -> list[str]:
+def read_safetensors_keys(path: Path) -> list[str]:
     """Return the names of the tensors in a safetensors file, read from its header alone."""
-    return list(safetensors_shapes(path))
+    return list(read_safetensors_shapes(path))
 
 
-def safetensors_shapes(path: Path) -> dict[str, list[int]]:
+def read_safetensors_shapes(path: Path) -> dict[str, list[int]]:
     """Return the shapes of the tensors in a safetensors file by name, read from its header."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -354,7 +356,9 @@ def _find_minilm() -> Path:
     """Return the folder of the default model. Raises MissingExtraError without its package."""
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     if spec is None or spec.origin is None:
-        raise MissingExtraError(f"model {DEFAULT_MODEL!r} is not installed: {pip_line('minilm')}")
+        raise MissingExtraError(
+            f"model {DEFAULT_MODEL!r} is not installed: {format_pip_line('minilm')}"
+        )
     return Path(spec.origin).parent / "model"
 
 
@@ -367,7 +371,7 @@ def _fetch(model: str, revision: str | None) -> Path:
         at = f" at revision {revision!r}" if revision else ""
         mend = "give a directory"
         if model in _MINILM_NAMES:
-            mend += f", or install {DEFAULT_MODEL}: {pip_line('minilm')}"
+            mend += f", or install {DEFAULT_MODEL}: {format_pip_line('minilm')}"
         raise OptionError(
             f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); {mend}"
         ) from None

@@ -111,14 +111,14 @@ def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
     return _fit_sbert_wk(part, sizes.layers, model) if part.name == "sbert-wk" else part
 
 
-def attention_head(part: PoolerPart) -> tuple[int, int]:
+def read_attention_head(part: PoolerPart) -> tuple[int, int]:
     """The numbers of block and head in `head=L-H`, both from 1."""
     block, head = map(int, str(part.option("head")).split("-"))
     return block, head
 
 
 def _check_head(part: PoolerPart, sizes: ModelSizes, model: object) -> None:
-    block, head = attention_head(part)
+    block, head = read_attention_head(part)
     if block > sizes.layers or head > (sizes.heads or head):
         raise OptionError(
             f"pooler '{part}': no head {block}-{head}; {model} has blocks 1 to {sizes.layers},"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.values import nearest
+from sentence_beam.transforms.base.values import find_nearest
 
 Value = str | int | float
 _NUMBER = r"[0-9]{1,15}"
@@ -202,5 +202,5 @@ class Grammar:
 
 
 def _make_hint(word: str, words: Iterable[str]) -> str:
-    near = nearest(word, words)
+    near = find_nearest(word, words)
     return f"; did you mean {near}?" if near else ""

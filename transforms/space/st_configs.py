@@ -235,7 +235,7 @@ class SentenceTransformersConfig:
     similarity_fn_name: str | None = None
 
 
-def width_of(
+def read_width(
     config: PoolingConfig | WeightedLayersConfig | CnnConfig | LstmConfig, path: Path
 ) -> int:
     """Return the width of a module's input, which has an older name.

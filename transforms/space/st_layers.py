@@ -21,7 +21,7 @@ from sentence_beam.transforms.space.st_configs import (
     LstmConfig,
     NormalizeConfig,
     WeightedLayersConfig,
-    width_of,
+    read_width,
 )
 
 # The head that `train` writes, known by its name; the code beside it is never run here.
@@ -93,7 +93,7 @@ def _read_mix(transformer: Path, folder: Path) -> StLayer | None:
     """
     path = folder / "config.json"
     config = read_known_fields(WeightedLayersConfig, read_json(path), path)
-    width_of(config, path)
+    read_width(config, path)
     if not read_json_if_there(transformer / "config.json").get("output_hidden_states"):
         return None
     return StLayer("weighted-layers", folder, {"start": config.layer_start})
@@ -115,7 +115,7 @@ def _read_cnn(folder: Path) -> StLayer:
         raise OptionError(
             f"{path}: CNN is supported with stride_sizes of 1, which give one state a token"
         )
-    width = width_of(config, path)
+    width = read_width(config, path)
     sizes = {"width": width, "channels": config.out_channels, "kernels": kernels}
     return StLayer("st-cnn", folder, {**sizes, "dim": config.out_channels * len(kernels)})
 
@@ -125,7 +125,7 @@ def _read_lstm(folder: Path) -> StLayer:
     path = folder / "lstm_config.json"
     config = read_known_fields(LstmConfig, read_json(path), path)
     both = config.bidirectional
-    sizes = {"width": width_of(config, path), "hidden": config.hidden_dim}
+    sizes = {"width": read_width(config, path), "hidden": config.hidden_dim}
     depth = {"depth": config.num_layers, "both": both}
     directions = 2 if both else 1
     return StLayer("st-lstm", folder, {**sizes, **depth, "dim": config.hidden_dim * directions})

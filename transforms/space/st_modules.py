@@ -22,7 +22,7 @@ from sentence_beam.transforms.space.st_configs import (
     TokenizerKwargs,
     TransformerConfig,
     Truncation,
-    width_of,
+    read_width,
 )
 from sentence_beam.transforms.space.st_layers import (
     CNN_HEAD,
@@ -31,7 +31,7 @@ from sentence_beam.transforms.space.st_layers import (
     StLayer,
     read_layers,
 )
-from sentence_beam.transforms.space.whole_model import cross_encoder_error
+from sentence_beam.transforms.space.whole_model import make_cross_encoder_error
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{family}_config.json"
@@ -300,7 +300,7 @@ def _read_pooling_modes(root: Path, modules: list[tuple[str, Path]]) -> dict[str
         raise OptionError(
             f"{path}: pooling mode {unknown[0]!r} is not supported; use {', '.join(POOLING_MODES)}"
         )
-    width_of(config, path)
+    read_width(config, path)
     modes = tuple(POOLING_MODES[name] for name in names)
     return {"pooling": modes, "include_prompt": config.include_prompt}
 
@@ -313,7 +313,7 @@ def _list_pooling_names(values: Mapping[str, Any], config: PoolingConfig) -> tup
     return names or ("mean",)
 
 
-def transformer_config(folder: Path) -> Path:
+def find_transformer_config(folder: Path) -> Path:
     """Return the path of a Transformer module's settings; the file may be missing."""
     paths = [folder / name for name in _TRANSFORMER_CONFIGS]
     return next((path for path in paths if read_json_if_there(path)), paths[0])
@@ -338,10 +338,10 @@ def _read_static_settings(folder: Path) -> dict[str, Any]:
 
 
 def _read_transformer_settings(folder: Path) -> dict[str, Any]:
-    path = transformer_config(folder)
+    path = find_transformer_config(folder)
     config = read_known_fields(TransformerConfig, read_json_if_there(path), path)
     if config.transformer_task == "sequence-classification":
-        raise cross_encoder_error(path)
+        raise make_cross_encoder_error(path)
     if config.unsupported:
         raise OptionError(f"{path}: {config.unsupported} is not supported; use another model")
     tokenizer = config.processor_kwargs or config.tokenizer_args

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.space.model_files import find_safetensors, safetensors_shapes
+from sentence_beam.transforms.space.model_files import find_safetensors, read_safetensors_shapes
 from sentence_beam.transforms.space.st_layers import StLayer
 
 # the parameter with the width of a layer's input
@@ -41,7 +41,7 @@ def _list_shapes(kind: str, parameters: Mapping[str, Any]) -> dict[str, list[int
 
 def _check_shape(layer: StLayer, name: str, wanted: list[int]) -> None:
     path = find_safetensors(layer.folder)[0]
-    shape = safetensors_shapes(path).get(name)
+    shape = read_safetensors_shapes(path).get(name)
     if shape != wanted:
         raise OptionError(
             f"{path} does not fit its config.json: {name} is {shape or 'missing'}, not {wanted};"

@@ -63,10 +63,10 @@ def refuse_cross_encoder(folder: Path, config: Mapping[str, Any], has_pooling: b
     labels = config.get("id2label")
     has_score = config.get("num_labels") == 1 or (labels is not None and len(labels) == 1)
     if has_score or any(key in config for key in _CROSS_ENCODER_KEYS):
-        raise cross_encoder_error(folder / "config.json")
+        raise make_cross_encoder_error(folder / "config.json")
 
 
-def cross_encoder_error(path: Path) -> OptionError:
+def make_cross_encoder_error(path: Path) -> OptionError:
     """Return the error for a file that describes a cross-encoder."""
     return OptionError(
         f"{path}: the model is a cross-encoder or another scorer of texts, whose states are poor"

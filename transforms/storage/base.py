@@ -134,18 +134,18 @@ class Storage(Protocol):
         """Remove the file only while it is still `version`; else return False."""
 
 
-def version_of(storage: Storage, path: str) -> str | None:
+def read_version(storage: Storage, path: str) -> str | None:
     """Return the version of a file for `replace_if`, or None if there is no file."""
     current = storage.read_versioned(path)
     return None if current is None else current[1]
 
 
-def checksum_in(entry: Entry | None) -> str:
+def get_checksum(entry: Entry | None) -> str:
     """Return the checksum of an entry, empty if there is no file."""
     return "" if entry is None else entry.checksum
 
 
-def named_between(entries: list[Entry], folder: str, low: str, high: str) -> list[Entry]:
+def select_between(entries: list[Entry], folder: str, low: str, high: str) -> list[Entry]:
     """Return those entries of a folder's listing whose names come after `low`, up to `high`."""
     start = len(folder.rstrip("/")) + 1
     return [
@@ -155,7 +155,7 @@ def named_between(entries: list[Entry], folder: str, low: str, high: str) -> lis
     ]
 
 
-def matched_file(entry: Entry | None) -> Matched:
+def match_file(entry: Entry | None) -> Matched:
     """Return the match of a pattern without wildcards: one file, or none."""
     return Matched([] if entry is None else [entry], [])
 
@@ -165,7 +165,7 @@ def is_local(path: str) -> bool:
     return SCHEME.match(path.strip()) is None
 
 
-def bucket_and_name(url: str) -> tuple[str, str]:
+def split_url(url: str) -> tuple[str, str]:
     """Split a URL such as gs://bucket/name into the bucket and the object's name."""
     bucket, _, name = url.partition("://")[2].partition("/")
     return bucket, name

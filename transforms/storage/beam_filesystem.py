@@ -14,13 +14,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from sentence_beam.transforms.storage.base import (
     Entry,
     Matched,
-    checksum_in,
-    matched_file,
-    named_between,
-    version_of,
+    get_checksum,
+    match_file,
+    read_version,
+    select_between,
 )
-from sentence_beam.transforms.storage.beam_options import filesystem_options
-from sentence_beam.transforms.storage.globs import Glob, matched
+from sentence_beam.transforms.storage.beam_options import get_filesystem_options
+from sentence_beam.transforms.storage.globs import Glob, match_entries
 
 
 class BeamStorage:
@@ -31,10 +31,10 @@ class BeamStorage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            return matched_file(self.stat(pattern))
+            return match_file(self.stat(pattern))
         metadata = FileSystems.match([glob.literal + "**"])[0].metadata_list
         listed = {m.path: m for m in metadata if not m.path.endswith("/")}
-        names = matched(glob, [Entry(path, 0, "", "") for path in sorted(listed)])
+        names = match_entries(glob, [Entry(path, 0, "", "") for path in sorted(listed)])
         return names._replace(files=[self._make_entry(listed[entry.path]) for entry in names.files])
 
     def below(self, folder: str) -> list[Entry]:
@@ -48,7 +48,7 @@ class BeamStorage:
         return False
 
     def between(self, folder: str, low: str, high: str) -> list[Entry]:
-        return named_between(self.below(folder), folder, low, high)
+        return select_between(self.below(folder), folder, low, high)
 
     def stat(self, path: str) -> Entry | None:
         metadata = FileSystems.match([path])[0].metadata_list
@@ -72,10 +72,10 @@ class BeamStorage:
         return True
 
     def checksum_of(self, path: str, data: bytes) -> str:
-        return checksum_in(self.stat(path))
+        return get_checksum(self.stat(path))
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
-        if version_of(self, path) != version:
+        if read_version(self, path) != version:
             return False
         self._write(path, data)
         return True
@@ -89,7 +89,7 @@ class BeamStorage:
                 raise
 
     def delete_if(self, path: str, version: str) -> bool:
-        if version_of(self, path) != version:
+        if read_version(self, path) != version:
             return False
         self.delete(path)
         return True
@@ -105,10 +105,10 @@ class BeamStorage:
             f.write(data)
 
 
-def storage_by_beam(path: str) -> BeamStorage:
+def make_beam_storage(path: str) -> BeamStorage:
     """Return the storage of a path. Raises ValueError if Beam has no filesystem for its scheme."""
     # A command without a pipeline sets no options, and some filesystems fail without them.
-    if filesystem_options() is None:
+    if get_filesystem_options() is None:
         FileSystems.set_options(PipelineOptions([]))
     try:
         FileSystems.get_filesystem(path)

@@ -10,17 +10,17 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 
-def filesystem_options() -> PipelineOptions | None:
+def get_filesystem_options() -> PipelineOptions | None:
     """Return the options of Beam's filesystems in this process, None if none were set."""
     return FileSystems._pipeline_options
 
 
-def filesystem_options_as_dict() -> dict[str, Any]:
+def get_filesystem_options_as_dict() -> dict[str, Any]:
     """Return the options that differ from Beam's defaults, for another process."""
-    options = filesystem_options()
+    options = get_filesystem_options()
     return {} if options is None else options.get_all_options(drop_default=True)
 
 
 def set_filesystem_options(options: dict[str, Any]) -> None:
-    """Set up Beam's filesystems in this process with options from `filesystem_options_as_dict`."""
+    """Set up Beam's filesystems in this process with options from `get_filesystem_options_as_dict`."""
     FileSystems.set_options(PipelineOptions.from_dictionary(options))

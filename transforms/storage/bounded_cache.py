@@ -7,7 +7,7 @@ import tempfile
 import threading
 from functools import cached_property
 
-from sentence_beam.transforms.storage.cache import cache_folder
+from sentence_beam.transforms.storage.cache import find_cache_folder
 
 SHARE = 0.1  # of the free disk
 ROOM = 0.9  # of the bound, to which the cache is cut when it is full
@@ -21,7 +21,7 @@ class BoundedCache:
     """
 
     def __init__(self, name: str):
-        self._folder = os.path.join(cache_folder(), name)
+        self._folder = os.path.join(find_cache_folder(), name)
         self._lock = threading.Lock()
         self._bytes: int | None = None
 

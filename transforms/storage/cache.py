@@ -11,7 +11,7 @@ from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeam
 PART = 16 << 20
 
 
-def cached(path: str, sha256: str) -> str:
+def cache_file(path: str, sha256: str) -> str:
     """Return a local file with the bytes of a stored one: itself, or a copy in the user's cache.
 
     A file or copy that exists already is not read. Raises DamagedIndexError if the stored file is
@@ -19,7 +19,7 @@ def cached(path: str, sha256: str) -> str:
     """
     if storage.is_local(path):
         return path
-    copy = os.path.join(cache_folder(), sha256 + os.path.splitext(path)[1])
+    copy = os.path.join(find_cache_folder(), sha256 + os.path.splitext(path)[1])
     if not os.path.exists(copy):
         try:
             source = storage.storage_of(path).open(path)
@@ -36,7 +36,7 @@ def cached(path: str, sha256: str) -> str:
     return copy
 
 
-def cache_folder() -> str:
+def find_cache_folder() -> str:
     """Return the folder of cached files, in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(home, "sentence-beam")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import pip_line
-from sentence_beam.transforms.base.imports import uncollected
+from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.imports import pause_collector
 from sentence_beam.transforms.base.logs import keep_root_logger
-from sentence_beam.transforms.storage.base import BLOCK, Entry, Storage, is_local, version_of
+from sentence_beam.transforms.storage.base import BLOCK, Entry, Storage, is_local, read_version
 from sentence_beam.transforms.storage.local import LEFT, LocalStorage
 from sentence_beam.transforms.storage.memory_rows import RowsStorage, is_rows
 from sentence_beam.transforms.storage.ranged import RangedReader
@@ -44,15 +44,15 @@ def storage_of(path: str) -> Storage:
         return RowsStorage()
     try:
         with keep_root_logger():
-            return back_end_of(path.split("://")[0])(path)
+            return import_back_end(path.split("://")[0])(path)
     except (ImportError, ValueError) as error:
         raise _explain_missing(path) from error
 
 
 @cache
-def back_end_of(scheme: str) -> Callable[[str], Storage]:
+def import_back_end(scheme: str) -> Callable[[str], Storage]:
     """The maker of storages for the paths of a remote scheme, imported once."""
-    with uncollected():
+    with pause_collector():
         if scheme == "gs":
             from sentence_beam.transforms.storage.gcs import GcsStorage  # needs an extra
 
@@ -61,16 +61,16 @@ def back_end_of(scheme: str) -> Callable[[str], Storage]:
             from sentence_beam.transforms.storage.s3 import S3Storage
 
             return lambda path: S3Storage()
-        from sentence_beam.transforms.storage.beam_filesystem import storage_by_beam
+        from sentence_beam.transforms.storage.beam_filesystem import make_beam_storage
 
-        return storage_by_beam
+        return make_beam_storage
 
 
 def _explain_missing(path: str) -> MissingExtraError:
     scheme = path.split("://")[0]
     mend = "give a local path, gs:// or s3://"
     if scheme in EXTRAS:
-        mend = pip_line(EXTRAS[scheme])
+        mend = format_pip_line(EXTRAS[scheme])
     elif scheme == "azfs":
         mend = "pip install 'apache-beam[azure]'"
     return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; {mend}")
@@ -99,7 +99,7 @@ def read_range(path: str, start: int, stop: int) -> bytes:
 def replace(path: str, data: bytes) -> bool:
     """Write a whole file over the current one, if any; return False if another writer won."""
     place = storage_of(path)
-    return place.replace_if(path, data, version_of(place, path))
+    return place.replace_if(path, data, read_version(place, path))
 
 
 def ensure(path: str, data: bytes) -> None:

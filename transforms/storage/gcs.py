@@ -39,12 +39,12 @@ from sentence_beam.transforms.storage.base import (
     Entry,
     Matched,
     OutsideFileError,
-    bucket_and_name,
-    matched_file,
+    match_file,
+    split_url,
 )
-from sentence_beam.transforms.storage.beam_options import filesystem_options
-from sentence_beam.transforms.storage.globs import Glob, matched
-from sentence_beam.transforms.storage.listing import Page, listed
+from sentence_beam.transforms.storage.beam_options import get_filesystem_options
+from sentence_beam.transforms.storage.globs import Glob, match_entries
+from sentence_beam.transforms.storage.listing import Page, list_objects
 from sentence_beam.transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
@@ -60,8 +60,8 @@ class GcsStorage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            return matched_file(self.stat(pattern))
-        return matched(glob, self._list(glob.literal))
+            return match_file(self.stat(pattern))
+        return match_entries(glob, self._list(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
         return self._list(folder.rstrip("/") + "/")
@@ -114,9 +114,9 @@ class GcsStorage:
         return self.delete_object(path, int(version))
 
     def _list(self, prefix: str, low: str = "", high: str = "") -> list[Entry]:
-        bucket, start = bucket_and_name(prefix)
+        bucket, start = split_url(prefix)
         with _explaining_refusals(prefix, missing=True):
-            entries = listed(functools.partial(_list_page, bucket, start), start, low, high)
+            entries = list_objects(functools.partial(_list_page, bucket, start), start, low, high)
         return sorted(entries, key=lambda entry: entry.path)
 
     def _write(self, path: str, data: bytes, generation: int) -> bool:
@@ -150,7 +150,7 @@ def _list_page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     low = after and after + "\0"
     high = upto and upto + "\0"
     window = {"start_offset": low or None, "end_offset": high or None}
-    blobs = process_client().list_blobs(
+    blobs = get_process_client().list_blobs(
         bucket,
         prefix=prefix,
         fields=FIELDS,
@@ -196,21 +196,21 @@ def _download(blob: Any, **part: int) -> bytes:
 
 
 def _make_blob(path: str, generation: int | None = None) -> Any:
-    bucket, name = bucket_and_name(path)
+    bucket, name = split_url(path)
     with _explaining_refusals(path):
-        return process_client().bucket(bucket).blob(name, generation=generation)
+        return get_process_client().bucket(bucket).blob(name, generation=generation)
 
 
 def _get_blob(path: str) -> Any:
     """Return the object with its properties, None if there is no object."""
-    bucket, name = bucket_and_name(path)
+    bucket, name = split_url(path)
     if not name:
         return None  # a bucket
     with _explaining_refusals(path):
-        return process_client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
+        return get_process_client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
 
-def process_client() -> Any:
+def get_process_client() -> Any:
     """Return the process's client; a forked child must not share its parent's connections."""
     return _make_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
 
@@ -218,7 +218,7 @@ def process_client() -> Any:
 @functools.lru_cache(1)
 @keep_root_logger()
 def _make_client(process: int, emulator: str | None) -> Any:
-    options = filesystem_options() or PipelineOptions([])
+    options = get_filesystem_options() or PipelineOptions([])
     try:
         # This fails at once; Beam would try for half a minute and go on without credentials.
         google.auth.default()
@@ -240,7 +240,7 @@ def _explaining_refusals(path: str, missing: bool = False) -> Iterator[None]:
 
     `missing` is true if a 404 can only mean the bucket.
     """
-    bucket = f"gs://{bucket_and_name(path)[0]}"
+    bucket = f"gs://{split_url(path)[0]}"
     try:
         yield
     except Forbidden as error:

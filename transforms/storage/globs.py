@@ -27,7 +27,7 @@ class Glob:
     """
 
     def __init__(self, pattern: str, hidden: bool = False, marked: bool = True):
-        self.literal = literal_part(pattern)
+        self.literal = get_literal_part(pattern)
         self.is_literal = self.literal == pattern
         if (
             not self.is_literal
@@ -37,7 +37,7 @@ class Glob:
             raise OptionError(
                 f"{pattern} has a pattern for a bucket; name one, and repeat the option for others"
             )
-        self._folder = len(folder_of(self.literal))
+        self._folder = len(get_folder(self.literal))
         try:
             ways = [way for spread in _spell_out(pattern) for way in _deepen(spread.split("/"))]
             unwritten = _list_unwritten(hidden, marked)
@@ -61,7 +61,7 @@ class Glob:
         """Return whether a folder (with its final slash) can hold files that match."""
         return self._above.fullmatch(folder) is not None
 
-    def seen_part(self, path: str) -> str:
+    def find_seen_part(self, path: str) -> str:
         """Return a file's path, or the hidden folder above it that the pattern does not enter.
 
         The folder has a final slash.
@@ -74,7 +74,7 @@ class Glob:
         return path
 
 
-def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
+def match_entries(glob: Glob, listed: Collection[Entry]) -> Matched:
     """Sort a listing into the files that a glob matches and what lies beside them."""
     files: list[Entry] = []
     others: list[str] = []
@@ -84,27 +84,29 @@ def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
         else:
             others.append(entry.path)
     folders = _find_folders((entry.path for entry in listed), glob.literal.rfind("/") + 1)
-    return Matched(files, beside(glob, files, others), folders=folders)
+    return Matched(files, find_beside(glob, files, others), folders=folders)
 
 
 def _find_folders(paths: Iterable[str], above: int) -> tuple[str, ...]:
     """Return the folders of files, sorted, whose paths have more than `above` characters."""
     folders: set[str] = set()
     for path in paths:
-        folder = folder_of(path)
+        folder = get_folder(path)
         while len(folder) > above and folder not in folders:
             folders.add(folder)
-            folder = folder_of(folder)
+            folder = get_folder(folder)
     return tuple(sorted(folder.rstrip("/") for folder in folders))
 
 
-def beside(glob: Glob, files: list[Entry], others: Iterable[str]) -> list[str]:
+def find_beside(glob: Glob, files: list[Entry], others: Iterable[str]) -> list[str]:
     """Return the other paths that lie in the folders of the files, sorted."""
-    folders = {folder_of(entry.path) for entry in files}
-    return sorted(path for path in set(map(glob.seen_part, others)) if folder_of(path) in folders)
+    folders = {get_folder(entry.path) for entry in files}
+    return sorted(
+        path for path in set(map(glob.find_seen_part, others)) if get_folder(path) in folders
+    )
 
 
-def folder_of(path: str) -> str:
+def get_folder(path: str) -> str:
     """Return the parent folder of a file or folder, with its final slash.
 
     >>> folder_of("in/a.txt"), folder_of("in/.git/")
@@ -113,7 +115,7 @@ def folder_of(path: str) -> str:
     return path[: path.rstrip("/").rfind("/") + 1]
 
 
-def literal_part(pattern: str) -> str:
+def get_literal_part(pattern: str) -> str:
     """Return the part of a pattern before its first wildcard.
 
     >>> literal_part("in/a-{b,c}.txt"), literal_part("in/{a}-[0-9].txt"), literal_part("in/a.txt")

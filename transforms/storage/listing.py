@@ -25,7 +25,7 @@ class Page(NamedTuple, Generic[T]):
     more: bool
 
 
-def listed(
+def list_objects(
     page: Callable[[str, str], Page[T]], prefix: str, low: str = "", high: str = ""
 ) -> list[T]:
     """Return all objects whose names begin with the prefix, in no order. Raises what `page` raises.
@@ -62,7 +62,7 @@ def listed(
 
 def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str) -> None:
     """Request the objects after a name, in two parts if a name lies between it and the end."""
-    middle = between(last, upto, len(prefix))
+    middle = find_between(last, upto, len(prefix))
     if middle is None:
         ask(last, upto)
     else:
@@ -70,7 +70,7 @@ def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str
         ask(middle, upto)
 
 
-def between(low: str, high: str, fixed: int = 0) -> str | None:
+def find_between(low: str, high: str, fixed: int = 0) -> str | None:
     """Return a name about half way between two, or None; an empty `high` is the end of the listing.
 
     The first `fixed` characters of both agree.

@@ -21,10 +21,10 @@ from sentence_beam.transforms.storage.base import (
     FolderError,
     Matched,
     UnsyncedError,
-    named_between,
-    version_of,
+    read_version,
+    select_between,
 )
-from sentence_beam.transforms.storage.globs import Glob, beside
+from sentence_beam.transforms.storage.globs import Glob, find_beside
 
 # After any other error the file may exist or not.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
@@ -68,7 +68,7 @@ class LocalStorage:
         return False
 
     def between(self, folder: str, low: str, high: str) -> list[Entry]:
-        return named_between(self.below(folder), folder, low, high)
+        return select_between(self.below(folder), folder, low, high)
 
     def stat(self, path: str) -> Entry | None:
         status = _read_status(path)
@@ -113,7 +113,7 @@ class LocalStorage:
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         with self._locking(path):
-            if version_of(self, path) != version:
+            if read_version(self, path) != version:
                 return False
             os.replace(self.write_temporary(path, data), path)
             sync_folder(path)
@@ -126,7 +126,7 @@ class LocalStorage:
 
     def delete_if(self, path: str, version: str) -> bool:
         with self._locking(path):
-            if version_of(self, path) != version:
+            if read_version(self, path) != version:
                 return False
             self.delete(path)
             return True
@@ -171,7 +171,7 @@ def _sort_matches(
     hidden = [path for path in folders if _is_hidden(path) and not glob.enters(path)]
     return Matched(
         files,
-        beside(glob, files, [*others, *hidden]),
+        find_beside(glob, files, [*others, *hidden]),
         tuple(broken),
         tuple(special),
         tuple(sorted(path.rstrip("/") for path in folders)),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from sentence_beam.transforms.storage.base import Entry, Matched, matched_file
+from sentence_beam.transforms.storage.base import Entry, Matched, match_file
 from sentence_beam.transforms.storage.local import LocalStorage
 
 ROWS = "rows://"
@@ -39,7 +39,7 @@ class RowsStorage(LocalStorage):
     """Files of rows, read only; those of earlier runs no longer exist."""
 
     def match(self, pattern: str, hidden: bool = False) -> Matched:
-        return matched_file(self.stat(pattern))
+        return match_file(self.stat(pattern))
 
     def below(self, folder: str) -> list[Entry]:
         return []

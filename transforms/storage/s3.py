@@ -37,14 +37,14 @@ from sentence_beam.transforms.storage.base import (
     Entry,
     Matched,
     OutsideFileError,
-    bucket_and_name,
-    checksum_in,
-    matched_file,
-    named_between,
+    get_checksum,
+    match_file,
+    select_between,
+    split_url,
 )
-from sentence_beam.transforms.storage.beam_options import filesystem_options
-from sentence_beam.transforms.storage.globs import Glob, matched
-from sentence_beam.transforms.storage.listing import Page, listed
+from sentence_beam.transforms.storage.beam_options import get_filesystem_options
+from sentence_beam.transforms.storage.globs import Glob, match_entries
+from sentence_beam.transforms.storage.listing import Page, list_objects
 from sentence_beam.transforms.storage.ranged import RangedReader
 
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
@@ -87,27 +87,27 @@ class S3Storage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            return matched_file(self.stat(pattern))
-        return matched(glob, _list(glob.literal))
+            return match_file(self.stat(pattern))
+        return match_entries(glob, _list(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
         return _list(folder.rstrip("/") + "/")
 
     def lists_ranges(self, folder: str) -> bool:
-        return not bucket_and_name(folder)[0].endswith(UNSORTED)
+        return not split_url(folder)[0].endswith(UNSORTED)
 
     def between(self, folder: str, low: str, high: str) -> list[Entry]:
         if not self.lists_ranges(folder):
-            return named_between(self.below(folder), folder, low, high)
+            return select_between(self.below(folder), folder, low, high)
         return _list(folder.rstrip("/") + "/", low, high)
 
     def stat(self, path: str) -> Entry | None:
-        bucket, key = bucket_and_name(path)
+        bucket, key = split_url(path)
         if not key:
             return None  # a bucket
         try:
             with _explaining_refusals(path):
-                item = process_client().get_object_metadata(GetRequest(bucket, key))
+                item = copy_shared_client().get_object_metadata(GetRequest(bucket, key))
                 return _make_entry(bucket, item)
         except S3ClientError as error:
             if error.code == MISSING:
@@ -118,14 +118,14 @@ class S3Storage:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        part = functools.partial(_read_part, path, process_client())
+        part = functools.partial(_read_part, path, copy_shared_client())
         return cast(BinaryIO, RangedReader(entry.size, part))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         """Return the bytes and the ETag, or None if the object does not exist."""
-        bucket, key = bucket_and_name(path)
+        bucket, key = split_url(path)
         with _explaining_refusals(path):
-            client = process_client().client
+            client = copy_shared_client().client
             try:
                 return _read_object(client, bucket, key)
             except client.exceptions.NoSuchKey:
@@ -140,7 +140,7 @@ class S3Storage:
         return self.stat(path) is None and self._put(path, data, IfNoneMatch="*")
 
     def checksum_of(self, path: str, data: bytes) -> str:
-        return checksum_in(self.stat(path))
+        return get_checksum(self.stat(path))
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         """Replace the object at this version; equal bytes count as written by a retry."""
@@ -154,7 +154,7 @@ class S3Storage:
         return self._put(path, data, IfMatch=version)
 
     def delete(self, *paths: str) -> None:
-        for path, error in S3IO(client=process_client()).delete_files(list(paths)):
+        for path, error in S3IO(client=copy_shared_client()).delete_files(list(paths)):
             if error is not None:
                 with _explaining_refusals(path):
                     raise error
@@ -163,10 +163,10 @@ class S3Storage:
         current = self.read_versioned(path)
         if current is None or current[1] != version:
             return False
-        bucket, key = bucket_and_name(path)
+        bucket, key = split_url(path)
         with _explaining_refusals(path):
             try:
-                process_client().client.delete_object(Bucket=bucket, Key=key, IfMatch=version)
+                copy_shared_client().client.delete_object(Bucket=bucket, Key=key, IfMatch=version)
             except ClientError as error:
                 if _read_status(error) in (CONFLICT, CHANGED, MISSING):
                     return False
@@ -175,11 +175,11 @@ class S3Storage:
 
     def _put(self, path: str, data: bytes, **condition: str) -> bool:
         """Write an object on condition; if refused, return whether it holds these bytes by now."""
-        bucket, key = bucket_and_name(path)
+        bucket, key = split_url(path)
         for attempt in range(TRIES):
             with _explaining_refusals(path):
                 try:
-                    _write(process_client().client, bucket, key, data, condition)
+                    _write(copy_shared_client().client, bucket, key, data, condition)
                     return True
                 except ClientError as error:
                     status = _read_status(error)
@@ -239,7 +239,7 @@ def _read_part(path: str, client: Any, start: int, stop: int) -> bytes:
 def _read_range(path: str, client: Any, start: int, stop: int) -> bytes:
     """Return bytes of an object in one request. Raises OutsideFileError if it has none of them."""
     try:
-        data: bytes = client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
+        data: bytes = client.get_range(GetRequest(*split_url(path)), start, stop)
     except S3ClientError as error:
         if error.code != OUTSIDE:
             raise
@@ -258,13 +258,13 @@ def _read_object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
 
 
 def _list(prefix: str, low: str = "", high: str = "") -> list[Entry]:
-    bucket, start = bucket_and_name(prefix)
+    bucket, start = split_url(prefix)
     with _explaining_refusals(prefix):
         if bucket.endswith(UNSORTED):
             pages = _iterate_pages(bucket, start)
             entries = [_make_entry(bucket, item) for items, _ in pages for item in items]
         else:
-            entries = listed(functools.partial(_list_page, bucket, start), start, low, high)
+            entries = list_objects(functools.partial(_list_page, bucket, start), start, low, high)
     files = (entry for entry in entries if not entry.path.endswith("/"))
     return sorted(files, key=lambda entry: entry.path)
 
@@ -285,7 +285,7 @@ def _iterate_pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[
     begin = {}
     if after:
         begin["StartAfter"] = after
-    paginator = process_client().client.get_paginator("list_objects_v2")
+    paginator = copy_shared_client().client.get_paginator("list_objects_v2")
     size = {"PageSize": OBJECTS_IN_A_PAGE}
     for page in paginator.paginate(Bucket=bucket, Prefix=prefix, PaginationConfig=size, **begin):
         items = [
@@ -301,16 +301,16 @@ def _make_entry(bucket: str, item: Any) -> Entry:
     return Entry(path, item.size, item.etag, version, item.last_modified.timestamp())
 
 
-def process_client() -> Any:
+def copy_shared_client() -> Any:
     """Return a client for one reader, since Beam's holds its stream; connections are shared."""
-    return copy.copy(shared_client(os.getpid()))
+    return copy.copy(make_shared_client(os.getpid()))
 
 
 @functools.lru_cache(1)
 @keep_root_logger()
-def shared_client(process: int) -> Any:
+def make_shared_client(process: int) -> Any:
     """Return the client whose connections all readers of a process share."""
-    return Client(filesystem_options() or PipelineOptions([]))
+    return Client(get_filesystem_options() or PipelineOptions([]))
 
 
 @contextlib.contextmanager

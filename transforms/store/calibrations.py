@@ -33,7 +33,7 @@ def keep_calibration(root: str, calibration: Calibration) -> None:
         storage.replace(storage.join(folder, name), data)
 
 
-def kept_calibration(root: str, space: Space) -> Calibration | None:
+def read_kept_calibration(root: str, space: Space) -> Calibration | None:
     """The store's copy of a space's calibration, None for a space without one.
 
     Fits on two spaces that come to the same tensors share a copy: it is returned as fitted on this

@@ -18,7 +18,7 @@ from sentence_beam.transforms.store.entries import RememberedOptions
 HALF = 8  # hex digits
 
 
-def run_form(space: Space, generation: int, options: RememberedOptions) -> str:
+def compute_run_form(space: Space, generation: int, options: RememberedOptions) -> str:
     """The first half of the form of all shards that a run writes: 8 hex digits.
 
     It covers the space, how often the store was embedded again, the text's columns, the column of
@@ -28,13 +28,15 @@ def run_form(space: Space, generation: int, options: RememberedOptions) -> str:
     return _digest([space.id, generation, *text, options.id_column, list(options.keep_columns)])
 
 
-def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
+def compute_shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
     """Return the form of a shard, 16 hex digits.
 
     The first half is the run's form, the second covers its kept columns and the bounds of its
     steps, whose digest is `ranges`.
     """
-    columns = [[field.name, kind_of(field.type)] for field in kept] if kept is not None else []
+    columns = (
+        [[field.name, describe_type(field.type)] for field in kept] if kept is not None else []
+    )
     return of_run + _digest([columns, ranges])
 
 
@@ -62,21 +64,23 @@ def _digest(covered: object) -> str:
 
 
 @lru_cache(256)
-def kind_of(kind: pa.DataType) -> str:
+def describe_type(kind: pa.DataType) -> str:
     """Return the name of a type without what readers of Parquet may change.
 
     They may change units of time, names in lists and encodings.
     """
     if isinstance(kind, pa.BaseExtensionType):
-        return kind_of(kind.storage_type)
+        return describe_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return kind_of(kind.value_type)
+        return describe_type(kind.value_type)
     if pa.types.is_map(kind):
-        return f"map<{kind_of(kind.key_type)}, {kind_of(kind.item_type)}>"
+        return f"map<{describe_type(kind.key_type)}, {describe_type(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {kind_of(field.type)}' for field in kind)}>"
+        return (
+            f"struct<{', '.join(f'{field.name}: {describe_type(field.type)}' for field in kind)}>"
+        )
     if _is_list(kind):
-        return f"list<{kind_of(kind.value_type)}>"
+        return f"list<{describe_type(kind.value_type)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     return next((name for name, is_of_it in _FAMILIES.items() if is_of_it(kind)), str(kind))

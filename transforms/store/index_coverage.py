@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.columns import numbers
+from sentence_beam.transforms.base.columns import get_numbers
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -49,7 +49,7 @@ class Coverage:
 
         `every` has the columns path and rows of all shards, in order.
         """
-        wanted = numbers(every, "rows")
+        wanted = get_numbers(every, "rows")
         longest = int(wanted.max(initial=0))
         sums_of = np.zeros(longest + 1, np.uint64)
         np.cumsum(_hash_rows(np.arange(longest)), out=sums_of[1:])

@@ -249,7 +249,7 @@ class IndexEntry(JsonEntry):
         """The index that was built."""
         return IndexSpec.parse(self.factory)
 
-    def nprobe_for(self, k: int) -> int:
+    def choose_nprobe(self, k: int) -> int:
         """Return the number of lists to search for k rows.
 
         It was tuned for 10 rows, and for 100 if k is above 10.

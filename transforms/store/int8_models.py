@@ -29,10 +29,10 @@ def keep_int8(root: str, space: Space, generation: int, model: Int8Model) -> Int
         storage.replace(storage.join(folder, name), data)
     path = _locate_claim(root, space, generation)
     storage.storage_of(path).put_if_absent(path, json.dumps({"digest": model.digest}).encode())
-    return claimed_int8(root, space, generation) or model
+    return read_claimed_int8(root, space, generation) or model
 
 
-def claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
+def read_claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
     """Return the model that an earlier start of this run made for a float space, None without."""
     path = _locate_claim(root, space, generation)
     stored = storage.storage_of(path).read_versioned(path)
@@ -46,7 +46,7 @@ def claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
         return None
 
 
-def kept_int8(root: str, space: Space) -> Int8Model | None:
+def read_kept_int8(root: str, space: Space) -> Int8Model | None:
     """Return the quantised model of a space; None for a space of another dtype.
 
     Raises SentenceBeamError that names the file if it is missing or damaged.
@@ -54,7 +54,7 @@ def kept_int8(root: str, space: Space) -> Int8Model | None:
     return _read_model(root, space.weights) if space.dtype == INT8 else None
 
 
-def kept_facts(root: str, space: Space) -> Int8Facts | None:
+def read_kept_facts(root: str, space: Space) -> Int8Facts | None:
     """Return the facts of a space's quantised model; None for another dtype. Raises as above."""
     if space.dtype != INT8:
         return None
@@ -62,9 +62,9 @@ def kept_facts(root: str, space: Space) -> Int8Facts | None:
     return Int8Facts.from_bytes(_read_file(path), path)
 
 
-def with_kept_int8(space: Space, root: str, kept: Space) -> Space:
+def add_kept_int8(space: Space, root: str, kept: Space) -> Space:
     """Return a float space of dtype int8 with the quantised model of the store's space `kept`."""
-    facts = kept_facts(root, kept)
+    facts = read_kept_facts(root, kept)
     return space if facts is None else quantised(space, facts, kept.weights)
 
 

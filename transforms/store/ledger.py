@@ -12,11 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import column, lookup, numbers, numbers_of, sum_by_place
+from sentence_beam.transforms.base.columns import (
+    as_numbers,
+    get_column,
+    get_numbers,
+    look_up,
+    sum_by_place,
+)
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.store.records import WORK_COUNTS
-from sentence_beam.transforms.store.tables.names import bucket_numbers, spans_of
+from sentence_beam.transforms.store.tables.names import get_spans, parse_buckets
 
 LEAST_REJECTED = 10  # rows: fewer end no run if others are left
 LEAST_UNKNOWN = 100  # tokens: fewer end no run that brings a store up to date
@@ -60,7 +66,7 @@ class Ledger:
         """The rows of units that are carried over."""
         return self.kept.get("carried", 0)
 
-    def of_work(self, *names: str) -> list[int]:
+    def list_work(self, *names: str) -> list[int]:
         """Return some counts of the work."""
         return [self.work.get(name, 0) for name in names]
 
@@ -94,7 +100,7 @@ class Ledger:
 
         In a snapshot without any known token, one unknown token is enough.
         """
-        known, unknown, reused = self.of_work("known", "unknown", "reused")
+        known, unknown, reused = self.list_work("known", "unknown", "reused")
         if not known and not reused and not self.carried:
             least = 1
         return unknown >= least and unknown > share * (known + unknown)
@@ -109,7 +115,7 @@ class Ledger:
                 f"ledger: {self.read} rows read are not {self.written} written + {self.rejected}"
                 " rejected; nothing committed"
             )
-        embedded, reused, duplicates = self.of_work("embedded", "reused", "duplicates")
+        embedded, reused, duplicates = self.list_work("embedded", "reused", "duplicates")
         rows = self.written if self.pieces is None else self.pieces
         what = "rows" if self.pieces is None else "pieces"
         if rows != embedded + reused + duplicates + self.carried:
@@ -131,23 +137,23 @@ def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> No
 
     `planned` is of `planned_spans`, and `paths` are those of the plan's files, for the message.
     """
-    at = lookup(spans_of(column(made, "unit")), column(planned, "name"))
+    at = look_up(get_spans(get_column(made, "unit")), get_column(planned, "name"))
     check_planned(made, at >= 0)
-    start = numbers(made, "start")
-    stop = numbers(made, "stop", NO_END)
+    start = get_numbers(made, "start")
+    stop = get_numbers(made, "stop", NO_END)
     # of a document that several units hold, all but the last have an empty range
     order = np.lexsort((stop, start, at))
     at = at[order]
     start = start[order]
     stop = stop[order]
     is_first = np.diff(at, prepend=-1) > 0
-    wanted = np.where(is_first, numbers(planned, "start")[at], np.roll(stop, 1))
+    wanted = np.where(is_first, get_numbers(planned, "start")[at], np.roll(stop, 1))
     ends = np.full(len(planned), -1)
     ends[at] = stop  # the last one's stays
-    read = sum_by_place(at, len(planned), numbers(made, "read")[order])
-    rows = numbers(planned, "rows", -1)
+    read = sum_by_place(at, len(planned), get_numbers(made, "read")[order])
+    rows = get_numbers(planned, "rows", -1)
     is_apart = sum_by_place(at, len(planned), (start != wanted).astype(np.int64)) > 0
-    is_open = ends != numbers(planned, "stop", NO_END)
+    is_open = ends != get_numbers(planned, "stop", NO_END)
     wrong = np.flatnonzero(is_apart | is_open | (rows >= 0) & (read != rows))
     if not len(wrong):
         return
@@ -165,7 +171,7 @@ def check_tiles(planned: pa.Table, made: pa.Table, paths: pa.ChunkedArray) -> No
 
 def check_buckets(planned: Buckets, here: range, made: pa.Table) -> None:
     """Raise LedgerError unless exactly the buckets `here` are there, whole or in all pieces."""
-    bits, bucket, piece = bucket_numbers(column(made, "unit"))
+    bits, bucket, piece = parse_buckets(get_column(made, "unit"))
     check_planned(made, (bits == planned.bits) & (bucket >= here.start) & (bucket < here.stop))
     at = bucket - here.start
     count = len(here)
@@ -196,12 +202,12 @@ def check_counted(plan: pa.Table, units: np.ndarray) -> None:
     A file that was opened and has no row counts none, nor a carried file that had no unit.
     """
     # spans are null for a carried file
-    is_rowless = numbers_of(pc.list_value_length(plan.column("spans")), -1) == 0
-    group = lookup(plan.column("group"), plan.column("group").unique().drop_null())
+    is_rowless = as_numbers(pc.list_value_length(plan.column("spans")), -1) == 0
+    group = look_up(plan.column("group"), plan.column("group").unique().drop_null())
     of_group = sum_by_place(group, int(group.max(initial=-1)) + 1, units)
     there = np.where(group < 0, units, np.append(of_group, 0)[group]) > 0
-    had_none = numbers(plan, "carried") & (numbers(plan, "units") == 0) & (group < 0)
-    lost = np.flatnonzero((numbers(plan, "size") > 0) & ~there & ~is_rowless & ~had_none)
+    had_none = get_numbers(plan, "carried") & (get_numbers(plan, "units") == 0) & (group < 0)
+    lost = np.flatnonzero((get_numbers(plan, "size") > 0) & ~there & ~is_rowless & ~had_none)
     if len(lost):
         raise LedgerError(
             f"ledger: no unit counts the rows of {plan.column('path')[int(lost[0])]}"
@@ -218,6 +224,6 @@ def check_apart(pieces: int) -> None:
         raise LedgerError("ledger: a document lacks pieces or has some twice; nothing committed")
 
 
-def span_name(unit: str) -> str:
+def get_span_name(unit: str) -> str:
     """The name of the span that a unit came from."""
     return unit.partition(".")[0]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.columns import numbers_of
+from sentence_beam.transforms.base.columns import as_numbers
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.base.json_entries import BESIDE, SPARSE, JsonEntry, one_of, time
 from sentence_beam.transforms.corpus.buckets import Buckets
@@ -45,9 +45,9 @@ from sentence_beam.transforms.store.entries import (
 )
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.sealed_json import UNSEALED, check_digest, digest_of
+from sentence_beam.transforms.store.sealed_json import UNSEALED, check_digest, compute_digest
 from sentence_beam.transforms.store.tables import table_parts
-from sentence_beam.transforms.store.tables.table_columns import records_of
+from sentence_beam.transforms.store.tables.table_columns import make_records
 
 FORMAT = 1
 MANIFESTS_HELD = 2  # in a process; their tables are not held
@@ -135,7 +135,7 @@ class Manifest(BegunSnapshot, JsonEntry):
     @cached_property
     def digest(self) -> str:
         """The digest over everything that the snapshot's manifest says."""
-        return str(self.data.get("digest") or digest_of(self.data))
+        return str(self.data.get("digest") or compute_digest(self.data))
 
     def read_units(self, *columns: str) -> pa.Table:
         """Return some columns (all, if none is named) of all units, by name.
@@ -151,7 +151,7 @@ class Manifest(BegunSnapshot, JsonEntry):
         """
         return table_parts.read_table(self.root, "files", self.files, columns or None)
 
-    def with_shards(self, shards: pa.Table) -> "Manifest":
+    def select_shards(self, shards: pa.Table) -> "Manifest":
         """Return the snapshot with these of its `shards` alone."""
         return replace(self, only=shards)
 
@@ -180,7 +180,7 @@ class Manifest(BegunSnapshot, JsonEntry):
         rows = row.column("rows")[0].as_py()
         return Shard(storage.join(self.root, path), path, rows, row.column("bytes")[0].as_py())
 
-    def shard_number(self, path: str) -> int:
+    def find_shard_number(self, path: str) -> int:
         """Return the number of a shard, by its path in the store; -1 if it is another's."""
         names = self.shards.column("path")
         order = self._by_path
@@ -195,15 +195,15 @@ class Manifest(BegunSnapshot, JsonEntry):
 
         A renamed file's shards keep their paths, so this is not the order of their units.
         """
-        return numbers_of(pc.sort_indices(self.shards.column("path"))).astype(np.int32)
+        return as_numbers(pc.sort_indices(self.shards.column("path"))).astype(np.int32)
 
-    def units_of(self, name: str) -> list[UnitRecord]:
+    def read_units_of(self, name: str) -> list[UnitRecord]:
         """Return the records of a unit, and of all units of a file, span or group.
 
         Their names continue `name` with `-` or `.`. Of the parts only those are read that can have
         them. Raises SentenceBeamError as `read_units` does.
         """
-        return records_of(table_parts.units_named(self.root, self.units, name))
+        return make_records(table_parts.read_named_units(self.root, self.units, name))
 
     @property
     def metric(self) -> str:

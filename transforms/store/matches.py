@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.dataset import dataset_of
+from sentence_beam.transforms.store.shards.dataset import open_dataset
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -38,7 +38,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
 
     Raises SentenceBeamError naming a shard that cannot be read.
     """
-    dataset = dataset_of(manifest)
+    dataset = open_dataset(manifest)
     fragments = list(dataset.get_fragments()) if len(manifest.shards) else []
     local = storage.is_local(manifest.root)
 

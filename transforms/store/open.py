@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.python_names import python_names
 from sentence_beam.transforms.base.values import StrPath
-from sentence_beam.transforms.corpus.given_ids import Id, ids_as_text, is_one_id
+from sentence_beam.transforms.corpus.given_ids import Id, format_ids, is_one_id
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.layout import default_store
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
-from sentence_beam.transforms.store.shards.dataset import dataset_of
-from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
-from sentence_beam.transforms.store.store_info import info_of
+from sentence_beam.transforms.store.shards.dataset import open_dataset
+from sentence_beam.transforms.store.shards.precision import Coding, read_kept_ranges
+from sentence_beam.transforms.store.store_info import collect_info
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ class Store:
         Of a remote store the first shard's footer is read at once, each shard when its rows are
         read, and nothing is kept.
         """
-        return dataset_of(self.manifest)
+        return open_dataset(self.manifest)
 
     def __len__(self) -> int:
         return self.manifest.rows.stored
@@ -86,7 +86,7 @@ class Store:
 
     def __repr__(self) -> str:
         return (
-            f"<Store {self.root}: {counted(len(self), 'row')}, {self.space.dim} dimensions, run"
+            f"<Store {self.root}: {format_count(len(self), 'row')}, {self.space.dim} dimensions, run"
             f" {self.manifest.run}>"
         )
 
@@ -98,7 +98,7 @@ class Store:
         if column is None:
             return self.numpy()[1]
         entry = self.manifest.ranges
-        ranges = kept_ranges(self.root, entry) if entry else None
+        ranges = read_kept_ranges(self.root, entry) if entry else None
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         return Coding(self.space, ranges).decode(column)
@@ -128,7 +128,7 @@ class Store:
         """
         import pyarrow.compute as pc
 
-        wanted = pa.array(dict.fromkeys(ids_as_text(ids)), pa.string())
+        wanted = pa.array(dict.fromkeys(format_ids(ids)), pa.string())
         rows = self.dataset().to_table(filter=pc.field("id").isin(wanted))
         place = pc.index_in(rows["id"], wanted).to_numpy()
         missing = np.setdiff1d(np.arange(len(wanted)), place)
@@ -143,7 +143,7 @@ class Store:
 
         They include model, space, rows, columns and the last run.
         """
-        return info_of(self.manifest)
+        return collect_info(self.manifest)
 
     @overload  # a str is a sequence of str too, for which this one comes first
     def search(  # type: ignore[overload-overlap]
@@ -191,7 +191,7 @@ class Store:
         """
         is_single = isinstance(texts, str) or (ids is not None and is_one_id(ids))
         texts = [texts] if isinstance(texts, str) else texts
-        names = None if ids is None else ids_as_text(ids)
+        names = None if ids is None else format_ids(ids)
         hits: list[list[Hit]] = self._searcher.search(texts, k, ids=names, vectors=vectors, **how)
         return hits[0] if is_single else hits
 
@@ -205,21 +205,21 @@ class Store:
 
 
 def open_store(path: StrPath | None = None, snapshot: str | None = None) -> Store:
-    """Open the current snapshot of a store, or the one that `snapshot` names for `named_run`.
+    """Open the current snapshot of a store, or the one that `snapshot` names for `find_named_run`.
 
     Without a path it is the store of a command that names none.
 
     Raises OptionError if it does not exist.
     """
     root = storage.absolute(default_store() if path is None else path)
-    run = None if snapshot is None else named_run(root, snapshot)
+    run = None if snapshot is None else find_named_run(root, snapshot)
     manifest = read_manifest(root, run)
     if manifest is None:
-        raise no_snapshot(root, snapshot)
+        raise make_missing_error(root, snapshot)
     return Store(manifest)
 
 
-def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
+def find_named_run(root: str, name: str, others: Collection[str] = ()) -> str:
     """Return the run of a snapshot that a person names.
 
     The name is an id or the beginning of one, `latest`, or `-1` for the one before. `others` are
@@ -243,7 +243,7 @@ def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
         )
     if others:
         raise OptionError(f"{root} has no run {name}; the latest are {_join(runs)}")
-    raise no_snapshot(root, name)
+    raise make_missing_error(root, name)
 
 
 def _find_run_before(root: str, steps: int, name: str) -> str:
@@ -253,7 +253,7 @@ def _find_run_before(root: str, steps: int, name: str) -> str:
         earlier = manifest.previous if manifest is not None else None
         manifest = read_manifest(root, earlier) if earlier else None
     if manifest is None:
-        raise no_snapshot(root, name)
+        raise make_missing_error(root, name)
     return manifest.run
 
 
@@ -261,7 +261,7 @@ def _join(runs: Sequence[str]) -> str:
     return ", ".join(runs[:LATEST])
 
 
-def no_snapshot(root: str, snapshot: str | None) -> OptionError:
+def make_missing_error(root: str, snapshot: str | None) -> OptionError:
     """Return the error for a store that does not exist, or has no such snapshot."""
     runs = snapshots(root) if snapshot is not None else []
     if runs:

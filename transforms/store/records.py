@@ -5,17 +5,17 @@ import json
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, get_args, get_type_hints
 
-from sentence_beam.transforms.base.compact import by_values
+from sentence_beam.transforms.base.compact import pickle_by_values
 from sentence_beam.transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
 from sentence_beam.transforms.base.json_entries import (
     WrongFieldError,
     count,
-    dataclass_of,
     fail,
     finite,
     matching,
+    read_dataclass,
 )
-from sentence_beam.transforms.base.measures import tokens_a_second
+from sentence_beam.transforms.base.measures import count_tokens_a_second
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import stored
 
@@ -50,7 +50,7 @@ Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
 Figure = Annotated[float, finite]
 
 
-@by_values
+@pickle_by_values
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
     """A unit: a row of the table `units`, and how its rows were made.
@@ -124,7 +124,7 @@ class UnitRecord:
         """The measures of the unit's work, with its size; empty if nothing was measured."""
         size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
         if self.measures:
-            return {**self.measures, **size, **tokens_a_second(self.measures | size)}
+            return {**self.measures, **size, **count_tokens_a_second(self.measures | size)}
         return {}
 
     def to_json(self) -> builtins.bytes:
@@ -141,7 +141,7 @@ class UnitRecord:
         if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
         try:
-            record: UnitRecord = dataclass_of(cls, values)
+            record: UnitRecord = read_dataclass(cls, values)
             if (record.pieces_sum is None) != (record.documents_sum is None):
                 fail("pieces_sum", "there with documents_sum")
         except WrongFieldError as error:

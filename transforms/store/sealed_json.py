@@ -10,7 +10,7 @@ FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its 
 UNSEALED = ("digest", FENCE)
 
 
-def digest_of(data: dict[str, Any]) -> str:
+def compute_digest(data: dict[str, Any]) -> str:
     """Return the sha256 in hex over the canonical JSON of a manifest.
 
     It does not cover the fields in `UNSEALED`.
@@ -22,14 +22,14 @@ def digest_of(data: dict[str, Any]) -> str:
 
 def sealed(data: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest's JSON with its digest."""
-    return {**data, "digest": digest_of(data)}
+    return {**data, "digest": compute_digest(data)}
 
 
 def check_digest(data: dict[str, Any]) -> None:
     """Raise ValueError if the fields of some JSON do not give its digest."""
     if "digest" not in data:
         raise ValueError("it has no digest")
-    if data["digest"] != digest_of(data):
+    if data["digest"] != compute_digest(data):
         raise ValueError("it was changed after it was written, its digest differs")
 
 

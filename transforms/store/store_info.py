@@ -3,18 +3,18 @@
 from dataclasses import asdict
 from typing import Any
 
-from sentence_beam.transforms.base.columns import total
+from sentence_beam.transforms.base.columns import sum_column
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.run_ids import last_run, start_of
+from sentence_beam.transforms.store.runs.run_ids import find_last_run, parse_start
 from sentence_beam.transforms.store.runs.run_result import (
     Result,
-    checked_result,
-    result_of_snapshot,
+    make_snapshot_result,
+    read_checked_result,
 )
-from sentence_beam.transforms.store.shards.shard_columns import own_columns
+from sentence_beam.transforms.store.shards.shard_columns import list_own_columns
 from sentence_beam.transforms.store.shards.shard_files import open_numbered
 
 RUNNING = "running"
@@ -35,7 +35,7 @@ OF_A_RUN = (
 )
 
 
-def info_of(manifest: Manifest) -> dict[str, Any]:
+def collect_info(manifest: Manifest) -> dict[str, Any]:
     """Return facts about a snapshot and its store, as JSON values.
 
     `faults` name files that are missing or damaged. Reads the manifest, the footer of one shard and
@@ -58,8 +58,8 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
         "files": manifest.files.rows,
         "shards": len(manifest.shards),
         "bytes": {
-            "input": total(manifest.read_files("size"), "size"),
-            "shards": total(manifest.shards, "bytes"),
+            "input": sum_column(manifest.read_files("size"), "size"),
+            "shards": sum_column(manifest.shards, "bytes"),
             "index": sum(segment.bytes + segment.locator_bytes for segment in segments),
         },
         "input": list(manifest.input.globs),
@@ -87,7 +87,7 @@ def _describe_columns(manifest: Manifest, faults: list[str]) -> list[dict[str, s
     except SentenceBeamError as error:
         faults.append(str(error))
         return None
-    own = own_columns(schema.names)
+    own = list_own_columns(schema.names)
     columns = []
     for field in schema:
         kind = "own" if field.name in own else "kept"
@@ -116,17 +116,17 @@ def _describe_index(index: IndexEntry | None) -> dict[str, Any] | None:
 
 def _describe_last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
     """Return how the last run of the store ended, committed or not, and its counts of rows."""
-    run = max(manifest.run, last_run(manifest.root) or "")
+    run = max(manifest.run, find_last_run(manifest.root) or "")
     try:
-        result = checked_result(manifest.root, run)
+        result = read_checked_result(manifest.root, run)
     except SentenceBeamError as error:
         faults.append(str(error))
         result = None
     if result is None and run == manifest.run:
-        result = result_of_snapshot(manifest, NO_RESULT)
+        result = make_snapshot_result(manifest, NO_RESULT)
     if result is None:
         status = RUNNING if lease.is_alive(manifest.root, run) else UNFINISHED
-        return {"run": run, "status": status, "started": start_of(run)}
+        return {"run": run, "status": status, "started": parse_start(run)}
     return _describe_ended(result)
 
 

@@ -14,12 +14,12 @@ from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.storage.base import Entry
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import TableEntry
-from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.store.ledger import get_span_name
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from sentence_beam.transforms.store.runs.run_result import timestamp
+from sentence_beam.transforms.store.runs.run_result import parse_timestamp
 from sentence_beam.transforms.store.sealed_json import FENCE, to_bytes
-from sentence_beam.transforms.store.tables.table_parts import in_turns
+from sentence_beam.transforms.store.tables.table_parts import read_in_turns
 
 BATCH = 1000
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
@@ -72,7 +72,7 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     current = read_manifest(root)
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
-    cutoff = now - older_than if older_than is not None else timestamp(current.started)
+    cutoff = now - older_than if older_than is not None else parse_timestamp(current.started)
     pushed = _find_pushed(entries, now)
     named = _Named(pushed)
     for manifest in _read_kept(current, entries, keep, cutoff, older_than is not None):
@@ -163,7 +163,9 @@ class _StoreFiles:
         yield from self._of_units
         if not self._lists_ranges:
             return
-        for name in progress.over(layout.FOLDERS_OF_UNITS, "listing the units' files", "folders"):
+        for name in progress.count_over(
+            layout.FOLDERS_OF_UNITS, "listing the units' files", "folders"
+        ):
             folder = storage.join(self._root, name)
             for low, high in pairwise(RANGES):
                 entries = self._place.between(folder, low, high)
@@ -315,7 +317,7 @@ class _Named:
         """Keep the files of the units of a snapshot; each part is read for the first one."""
         new = tuple(part for part in manifest.units.parts if part.sha256 not in self._parts)
         self._parts.update(part.sha256 for part in new)
-        for _, units in in_turns(manifest.root, TableEntry(parts=new), ("path", "rejects")):
+        for _, units in read_in_turns(manifest.root, TableEntry(parts=new), ("path", "rejects")):
             for paths in units.columns:
                 self._paths.update(paths.drop_null().to_pylist())
 
@@ -337,7 +339,7 @@ class _Named:
             unit = layout.unit(path)
             bucket = parse_name(unit)
             is_planned = bucket is not None and bucket.bits in self._bits
-            return is_planned or span_name(unit) in self._spans
+            return is_planned or get_span_name(unit) in self._spans
         if kind == "int8" and self._unfinished:  # their first steps make one
             return True
         return layout.run_of(path) in self._unfinished or layout.pushed_run(path) in self._pushed

@@ -17,26 +17,30 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import calibrations, layout
 from sentence_beam.transforms.store.forgetting.hashes import read_rows
 from sentence_beam.transforms.store.index_coverage import Coverage
-from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.int8_models import read_kept_int8
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.canary import CanaryFile
 from sentence_beam.transforms.store.runs.changed_rows import read_changes
-from sentence_beam.transforms.store.runs.run_result import checked_result
-from sentence_beam.transforms.store.shards.precision import kept_ranges
-from sentence_beam.transforms.store.tables.table_columns import records_of
-from sentence_beam.transforms.store.tables.table_parts import in_turns, units_in
-from sentence_beam.transforms.store.verify_files import manifest_faults, unit_faults
+from sentence_beam.transforms.store.runs.run_result import read_checked_result
+from sentence_beam.transforms.store.shards.precision import read_kept_ranges
+from sentence_beam.transforms.store.tables.table_columns import make_records
+from sentence_beam.transforms.store.tables.table_parts import read_in_turns, read_units_in
+from sentence_beam.transforms.store.verify_files import find_manifest_faults, find_unit_faults
 from sentence_beam.transforms.store.verify_index import (
     check_segment,
-    coverage_faults,
-    index_file_faults,
+    find_coverage_faults,
+    find_index_file_faults,
 )
-from sentence_beam.transforms.store.verify_tables import count_faults, part_faults, table_faults
+from sentence_beam.transforms.store.verify_tables import (
+    find_count_faults,
+    find_part_faults,
+    find_table_faults,
+)
 from sentence_beam.transforms.store.watched import read_answers, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
@@ -154,11 +158,13 @@ def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     """Return the finding of one part."""
     if check.what == PART:
-        return Finding(check.place, tuple(_add_read_error(part_faults(manifest, *check.about))))
+        return Finding(
+            check.place, tuple(_add_read_error(find_part_faults(manifest, *check.about)))
+        )
     if check.what == UNITS:
         return Finding(check.place, tuple(_find_units_faults(manifest, extent, *check.about)))
     if check.what == INDEX_FILE:
-        faults = tuple(_add_read_error(index_file_faults(manifest, *check.about)))
+        faults = tuple(_add_read_error(find_index_file_faults(manifest, *check.about)))
         return Finding(check.place, faults, broken=bool(faults))
     if check.what == SEGMENT:
         lines, covered = check_segment(manifest, check.about)
@@ -181,7 +187,7 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
         findings = findings.merge(_check_together(manifest, extent, index, "verifying the index"))
     # one after the other: a locator is as large as many shards
     if not any(faulty.broken for faulty in findings.faulty):
-        for check in progress.over(segments, "verifying what the index names", "segments"):
+        for check in progress.count_over(segments, "verifying what the index names", "segments"):
             findings = findings.merge(Findings.from_finding(finding(manifest, extent, check)))
     return list(conclude(manifest, extent, findings))
 
@@ -203,7 +209,7 @@ def conclude(manifest: Manifest, extent: Extent, findings: Findings) -> Iterator
     """Yield the lines of all checks, in order, and those that need all segments together."""
     lines = dict.fromkeys(lines_of(findings))
     if manifest.index and extent.is_whole and not any(faulty.broken for faulty in findings.faulty):
-        every = coverage_faults(manifest, manifest.index, findings.covered)
+        every = find_coverage_faults(manifest, manifest.index, findings.covered)
         lines |= dict.fromkeys(_add_read_error(every))
     yield from lines
 
@@ -220,25 +226,25 @@ def _find_units_faults(
     """Yield the faults of the files of some units, by their part's number and their rows in it."""
     part = manifest.units.parts[number]
     try:
-        units = units_in(manifest.root, part).slice(start, stop - start)
-        units = units.filter(mask_array(extent.reads(manifest, units)))
+        units = read_units_in(manifest.root, part).slice(start, stop - start)
+        units = units.filter(make_mask_array(extent.reads(manifest, units)))
     except SentenceBeamError as error:
         yield str(error)
         return
-    for unit in records_of(units):
-        yield from _add_read_error(unit_faults(manifest, unit))
+    for unit in make_records(units):
+        yield from _add_read_error(find_unit_faults(manifest, unit))
 
 
 def _find_other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield the faults of everything but units and index."""
     if not extent.is_whole:
         yield from _add_read_error(_find_listed_faults(manifest, extent))
-    yield from table_faults(manifest)
-    yield from _add_read_error(count_faults(manifest))
+    yield from find_table_faults(manifest)
+    yield from _add_read_error(find_count_faults(manifest))
     yield from _find_small_faults(manifest)
     yield from _find_changes_faults(manifest)
-    yield from _add_read_error(_read(checked_result, manifest.root, manifest.run))
-    yield from _add_read_error(manifest_faults(manifest))
+    yield from _add_read_error(_read(read_checked_result, manifest.root, manifest.run))
+    yield from _add_read_error(find_manifest_faults(manifest))
 
 
 def _find_small_faults(manifest: Manifest) -> Iterator[str]:
@@ -248,11 +254,13 @@ def _find_small_faults(manifest: Manifest) -> Iterator[str]:
     queries.
     """
     if manifest.ranges:
-        yield from _add_read_error(_read(kept_ranges, manifest.root, manifest.ranges))
+        yield from _add_read_error(_read(read_kept_ranges, manifest.root, manifest.ranges))
     if manifest.calibration != calibrations.entry(manifest.space.calibration):
         yield "calibration: the manifest names another one than its space"
-    yield from _add_read_error(_read(calibrations.kept_calibration, manifest.root, manifest.space))
-    yield from _add_read_error(_read(kept_int8, manifest.root, manifest.space))
+    yield from _add_read_error(
+        _read(calibrations.read_kept_calibration, manifest.root, manifest.space)
+    )
+    yield from _add_read_error(_read(read_kept_int8, manifest.root, manifest.space))
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _add_read_error(_read(canary.read))
@@ -280,7 +288,7 @@ def _find_changes_faults(manifest: Manifest) -> Iterator[str]:
 
 def _find_listed_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield a line for each shard not read that is missing or of another size."""
-    shards = manifest.shards.filter(mask_array(~extent.reads(manifest, manifest.shards)))
+    shards = manifest.shards.filter(make_mask_array(~extent.reads(manifest, manifest.shards)))
     folder = storage.join(manifest.root, layout.EMBEDDINGS)
     sizes = {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
     for name, size in zip(*(shards.column(name).to_pylist() for name in SIZES), strict=True):
@@ -295,7 +303,7 @@ def _list_sizes(manifest: Manifest) -> Iterator[tuple[str, int | None]]:
     """Yield path and size of every part, shard, reject file and index file; None if unknown."""
     for table in (manifest.files, manifest.units):
         yield from ((part.path, None) for part in table.parts)
-    for _, units in in_turns(manifest.root, manifest.units, ("path", "bytes", "rejects")):
+    for _, units in read_in_turns(manifest.root, manifest.units, ("path", "bytes", "rejects")):
         shards = units.select(SIZES).drop_null()
         yield from zip(*(shards.column(name).to_pylist() for name in SIZES), strict=True)
         yield from ((path, None) for path in units.column("rejects").drop_null().to_pylist())
@@ -306,7 +314,7 @@ def _list_sizes(manifest: Manifest) -> Iterator[tuple[str, int | None]]:
             yield segment.locator, segment.locator_bytes or None
 
 
-def faults_without_reading(manifest: Manifest) -> Iterator[str]:
+def find_faults_without_reading(manifest: Manifest) -> Iterator[str]:
     """Yield a line for each fault that a listing and the small files tell.
 
     Files that the snapshot names are missing, or have another size than the manifest says.

@@ -10,11 +10,11 @@ from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.sealed_json import UNSEALED
 from sentence_beam.transforms.store.shards import shard_reading
-from sentence_beam.transforms.store.shards.reject_files import rejects_from_bytes
-from sentence_beam.transforms.store.shards.unit_store import sums_of
+from sentence_beam.transforms.store.shards.reject_files import parse_rejects
+from sentence_beam.transforms.store.shards.unit_store import make_piece_sums
 
 
-def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+def find_unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     """Yield a line for each fault of a unit's shard and reject file."""
     if unit.rejected:
         yield from _compare_rejects(manifest, unit)
@@ -48,7 +48,7 @@ def _compare_shard(manifest: Manifest, unit: UnitRecord, path: str, data: bytes)
         yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
-    if sums_of(info.pieces) != {
+    if make_piece_sums(info.pieces) != {
         name: value
         for name in ("pieces_sum", "documents_sum")
         if (value := getattr(unit, name)) is not None
@@ -66,7 +66,7 @@ def _compare_rejects(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         yield f"{path}: the reject file was changed after it was written (sha256 differs)"
         return
     try:
-        rows = len(rejects_from_bytes(stored[0]))
+        rows = len(parse_rejects(stored[0]))
     except SentenceBeamError as error:
         yield f"{path}: {error}"
         return
@@ -74,7 +74,7 @@ def _compare_rejects(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
 
 
-def manifest_faults(manifest: Manifest) -> Iterator[str]:
+def find_manifest_faults(manifest: Manifest) -> Iterator[str]:
     """Yield a line if the run's manifest is missing or differs from `manifest.json`.
 
     They are compared if `manifest.json` is of the same run.

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.columns import numbers, total
+from sentence_beam.transforms.base.columns import get_numbers, sum_column
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.index_coverage import Coverage
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
@@ -26,7 +26,7 @@ def check_segment(
     except (OSError, SentenceBeamError) as error:
         return (f"{segment.locator}: {error}",), None
     try:
-        rows_of = numbers(manifest.shards, "rows")
+        rows_of = get_numbers(manifest.shards, "rows")
     except SentenceBeamError as error:
         return (str(error),), None
     live = table.filter(table.column("shard").is_valid())
@@ -39,11 +39,11 @@ def check_segment(
         for name, counted_rows, recorded in counted
         if counted_rows != recorded
     ]
-    codes, paths = locators.shards_of(live)
+    codes, paths = locators.list_shards(live)
     order = np.argsort(codes, kind="stable")
     live = live.take(order)
     counted_rows, starts = np.unique(codes[order], return_index=True)
-    shards = np.array([manifest.shard_number(paths[code]) for code in counted_rows], np.int32)
+    shards = np.array([manifest.find_shard_number(paths[code]) for code in counted_rows], np.int32)
     ends = [*starts[1:], len(live)]
     for code, shard, start, stop in zip(counted_rows, shards, starts, ends, strict=True):
         path = paths[code]
@@ -59,18 +59,18 @@ def check_segment(
     return tuple(lines), covered
 
 
-def coverage_faults(
+def find_coverage_faults(
     manifest: Manifest, index: IndexEntry, covered: Coverage | None
 ) -> Iterator[str]:
     """Yield a line for each shard with a row that is not in exactly one segment."""
     if covered is None:
         return
     yield from covered.faults(manifest.shards)
-    if index.rows != (rows := total(manifest.shards, "rows")):
+    if index.rows != (rows := sum_column(manifest.shards, "rows")):
         yield f"index: {index.rows} rows, the snapshot has {rows}"
 
 
-def index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
+def find_index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
     """Yield a line if a file of the index is missing or was changed."""
     path = storage.join(manifest.root, relative)
     if storage.storage_of(path).stat(path) is None:

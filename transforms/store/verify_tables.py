@@ -8,30 +8,30 @@ import numpy as np
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.columns import column, numbers, numbers_of
+from sentence_beam.transforms.base.columns import as_numbers, get_column, get_numbers
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.ledger import Ledger, check_apart
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import KEPT_COUNTS
-from sentence_beam.transforms.store.runs.recorded_plan import pending_in
+from sentence_beam.transforms.store.runs.recorded_plan import count_pending
 from sentence_beam.transforms.store.runs.run_sums import Sums
 from sentence_beam.transforms.store.tables.file_rows import count_units
 from sentence_beam.transforms.store.tables.names import Owners
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, KEYS, PENDING
-from sentence_beam.transforms.store.tables.table_parts import SCHEMAS, in_turns, read_part
+from sentence_beam.transforms.store.tables.table_parts import SCHEMAS, read_in_turns, read_part
 
 _COUNTED = ("unit", *KEPT_COUNTS, "documents", "pieces_sum", "documents_sum", "path", "form")
 
 
-def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
+def find_part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
     """Yield a line for each fault of a part of `files` or `units`, by its number.
 
     Raises SentenceBeamError if it is missing or changed.
     """
     part = (manifest.files if kind == "files" else manifest.units).parts[number]
     path = storage.join(manifest.root, part.path)
-    keys = column(read_part(manifest.root, part, SCHEMAS[kind].names), KEYS[kind])
+    keys = get_column(read_part(manifest.root, part, SCHEMAS[kind].names), KEYS[kind])
     if len(keys) != part.rows:
         yield f"{path}: {len(keys)} rows, the manifest says {part.rows}"
     if not len(keys):
@@ -40,7 +40,7 @@ def part_faults(manifest: Manifest, kind: str, number: int) -> Iterator[str]:
     for name, value, recorded in zip(("first", "last"), ends, (part.first, part.last), strict=True):
         if value != recorded:
             yield f"{path}: the {name} {KEYS[kind]} is {value!r}, the manifest says {recorded!r}"
-    wrong = np.flatnonzero(~numbers_of(pc.less(keys[:-1], keys[1:])))
+    wrong = np.flatnonzero(~as_numbers(pc.less(keys[:-1], keys[1:])))
     for place in wrong.tolist():
         yield f"{path}: {_describe_order(KEYS[kind], keys[place].as_py(), keys[place + 1].as_py())}"
 
@@ -51,7 +51,7 @@ def _describe_order(key: str, before: str, after: str) -> str:
     return f"{key} {after!r} is listed after {before!r}, out of order"
 
 
-def table_faults(manifest: Manifest) -> Iterator[str]:
+def find_table_faults(manifest: Manifest) -> Iterator[str]:
     """Yield a line for each fault of what the manifest says about its parts.
 
     Parts are out of order, have a key twice, or do not add up to the rows.
@@ -66,30 +66,30 @@ def table_faults(manifest: Manifest) -> Iterator[str]:
             yield f"{kind}: {rows} rows in all parts, the manifest says {table.rows}"
 
 
-def count_faults(manifest: Manifest) -> Iterator[str]:
+def find_count_faults(manifest: Manifest) -> Iterator[str]:
     """Yield a line for each count of the manifest and of its files that is not its units' sum.
 
     Raises SentenceBeamError for a part that is missing or changed.
     """
     files = manifest.read_files("path", "group", *FILE_COUNTS, *PENDING)
-    pending = pending_in(files)
+    pending = count_pending(files)
     if pending != manifest.pending:
         there = _tell(pending)
         yield f"files: {there} in the list of files, the manifest says {_tell(manifest.pending)}"
     owners = Owners(files.column("path"), files.column("group"))
     counted = {name: np.zeros(len(files), np.int64) for name in FILE_COUNTS}
     sums = Sums(manifest.run)
-    for _, units in in_turns(manifest.root, manifest.units, _COUNTED):
+    for _, units in read_in_turns(manifest.root, manifest.units, _COUNTED):
         sums.add_units(units)
         for name, counts in count_units(owners, len(files), units).items():
             counted[name] += counts
         if manifest.partition == "file":
-            names = column(units, "unit")
+            names = get_column(units, "unit")
             for place in np.flatnonzero(owners.of(names) < 0).tolist():
                 yield f"ledger: unit {names[place]} is of no input file"
     yield from _compare_ledger(manifest, sums)
     for name, counts in counted.items():
-        recorded = numbers(files, name)
+        recorded = get_numbers(files, name)
         for place in np.flatnonzero(recorded != counts).tolist():
             yield (
                 f"ledger: {files.column('path')[place]}: the sum of {name} over its units is"

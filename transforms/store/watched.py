@@ -15,9 +15,9 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow_arrays import (
     HASH_BYTES,
     as_matrix,
-    fixed_size,
-    parquet_bytes,
-    table_of,
+    make_vector_column,
+    read_parquet_bytes,
+    write_parquet_bytes,
 )
 from sentence_beam.transforms.base.errors import refuse_damage
 from sentence_beam.transforms.space import canonical_json, sha256_text
@@ -58,10 +58,10 @@ class WatchedQueries:
             {
                 "id": pa.array(self.ids, pa.string()),
                 "text": pa.array(self.texts, pa.string()),
-                "pooled": fixed_size(self.pooled),
+                "pooled": make_vector_column(self.pooled),
             }
         ).replace_schema_metadata({"vectors": json.dumps(about)})
-        return parquet_bytes(table, write_page_checksum=True)
+        return write_parquet_bytes(table, write_page_checksum=True)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "WatchedQueries":
@@ -69,7 +69,7 @@ class WatchedQueries:
 
         Raises ValueError for missing values and vectors that are not finite.
         """
-        table = table_of(data).combine_chunks()
+        table = read_parquet_bytes(data).combine_chunks()
         _refuse_nulls(table)
         about = json.loads(table.schema.metadata[b"vectors"])
         pooled = as_matrix(table.column("pooled").chunk(0))
@@ -102,23 +102,23 @@ class Answer:
 Answers = list[list[Answer]]  # of each query, best first
 
 
-def answers_to_bytes(answers: Answers) -> bytes:
+def pack_answers(answers: Answers) -> bytes:
     """Return the Parquet file of the answers to all queries."""
     rows = [
         {"query": query, **vars(answer)}
         for query, answers_of_query in enumerate(answers)
         for answer in answers_of_query
     ]
-    return parquet_bytes(pa.Table.from_pylist(rows, schema=ANSWERS), write_page_checksum=True)
+    return write_parquet_bytes(pa.Table.from_pylist(rows, schema=ANSWERS), write_page_checksum=True)
 
 
-def answers_from_bytes(data: bytes, queries: int) -> Answers:
-    """Return the answers of a file that `answers_to_bytes` made, for so many queries.
+def parse_answers(data: bytes, queries: int) -> Answers:
+    """Return the answers of a file that `pack_answers` made, for so many queries.
 
     Raises ValueError for a query, shard or row that no store has.
     """
     answers: Answers = [[] for _ in range(queries)]
-    table = table_of(data).select(ANSWERS.names)
+    table = read_parquet_bytes(data).select(ANSWERS.names)
     _refuse_nulls(table)
     for row in table.to_pylist():
         query = row.pop("query")
@@ -137,7 +137,7 @@ def _refuse_nulls(table: pa.Table) -> None:
             raise ValueError(f"a value of {name} is missing")
 
 
-def digest_of_queries(ids: Sequence[str], texts: Sequence[str], k: int) -> str:
+def compute_digest_of_queries(ids: Sequence[str], texts: Sequence[str], k: int) -> str:
     """Return the digest of a set of queries, which does not cover their vectors."""
     content = {"ids": list(ids), "texts": list(texts), "k": k}
     return sha256_text(canonical_json(content))
@@ -181,4 +181,4 @@ def read_answers(root: str, watch: WatchEntry) -> Answers:
     """
     data = read_watch_file(root, watch.answers)
     with refuse_damage(f"{storage.join(root, watch.answers.path)} holds no answers"):
-        return answers_from_bytes(data, watch.count)
+        return parse_answers(data, watch.count)

@@ -74,10 +74,10 @@ Splitter = Callable[[pa.StringArray], SplitTexts]
 
 def is_split_at_words(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer gives to an ASCII text the ids of its words, one after the other."""
-    return splitter_of(tokenizer) is not None
+    return choose_splitter(tokenizer) is not None
 
 
-def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
+def choose_splitter(tokenizer: Tokenizer) -> Splitter | None:
     """Return the function that finds words of ASCII texts; None if ids are not those of words."""
     normalizers = _read_steps(tokenizer.normalizer, "normalizers")
     splits = _read_steps(tokenizer.pre_tokenizer, "pretokenizers")
@@ -165,7 +165,7 @@ def split_parts(texts: pa.StringArray) -> SplitTexts:
     return _cut(data, offsets, np.ones(len(data), bool), ~begins)
 
 
-def unusual_texts(texts: pa.StringArray) -> np.ndarray:
+def find_unusual_texts(texts: pa.StringArray) -> np.ndarray:
     """Return the places of texts with other bytes than printable ASCII, tabs and line ends."""
     data, offsets = _read_bytes(texts)
     unusual = np.flatnonzero(_KINDS.take(data) == _OTHER)

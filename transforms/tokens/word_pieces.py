@@ -18,14 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array, mask_of, string_array
-from sentence_beam.transforms.base.gather import places_of
-from sentence_beam.transforms.tokens.split_texts import SplitTexts, splitter_of, unusual_texts
+from sentence_beam.transforms.base.arrow_arrays import as_mask, make_mask_array, make_string_array
+from sentence_beam.transforms.base.gather import list_places
+from sentence_beam.transforms.tokens.split_texts import (
+    SplitTexts,
+    choose_splitter,
+    find_unusual_texts,
+)
 from sentence_beam.transforms.tokens.word_table import (
     EMPTY_TABLE,
     WordKeys,
     WordTable,
-    first_of_each,
+    find_first_of_each,
 )
 
 # Most words that are known, about 30 MB: text of random letters would fill it without end.
@@ -53,12 +57,12 @@ class KnownWords:
     lengths: np.ndarray
     ids: np.ndarray
 
-    def with_words(self, keys: WordKeys, pieces: OwnTokens) -> "KnownWords":
+    def add_words(self, keys: WordKeys, pieces: OwnTokens) -> "KnownWords":
         """Add distinct words and their pieces, without those that are known."""
         new = np.flatnonzero(self.table.find(keys) == 0)
         starts = len(self.ids) + pieces.offsets[:-1]
         return KnownWords(
-            self.table.with_words(keys.take(new)),
+            self.table.add_words(keys.take(new)),
             np.concatenate([self.starts, starts[new]]),
             np.concatenate([self.lengths, np.diff(pieces.offsets)[new]]),
             np.concatenate([self.ids, pieces.ids]),
@@ -78,7 +82,7 @@ class WordPieces:
     def __init__(self, tokenizer: Tokenizer, most_words: int = MOST_WORDS) -> None:
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_truncation()
-        split = splitter_of(tokenizer)
+        split = choose_splitter(tokenizer)
         assert split is not None, "a tokenizer whose ids are not those of words"
         self._split = split
         self._most_words = most_words
@@ -95,8 +99,8 @@ class WordPieces:
         """
         is_whole = np.ones(len(texts), bool)
         if self._added:
-            is_whole = ~mask_of(pc.match_substring_regex(texts, self._added, ignore_case=True))
-        is_whole[unusual_texts(texts)] = False
+            is_whole = ~as_mask(pc.match_substring_regex(texts, self._added, ignore_case=True))
+        is_whole[find_unusual_texts(texts)] = False
         return is_whole
 
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
@@ -106,22 +110,22 @@ class WordPieces:
         words = self.known
         numbers = words.table.find(keys)
         while not numbers.all():  # another thread may begin again with no words
-            new = first_of_each(keys, np.flatnonzero(numbers == 0))
+            new = find_first_of_each(keys, np.flatnonzero(numbers == 0))
             if _are_mostly_new(len(new), len(numbers)):
                 return self._tokenize(texts.to_pylist())
             words = self._learn(split, keys, new)
             numbers = words.table.find(keys)
         lengths = words.lengths.take(numbers)
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        tokens = places_of(words.starts.take(numbers), lengths)
+        tokens = list_places(words.starts.take(numbers), lengths)
         return OwnTokens(words.ids.take(tokens), ends[split.offsets])
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Count the tokens of each text, which may have any characters, [B] int64."""
-        array = string_array(texts)
+        array = make_string_array(texts)
         has_words = self.has_words_of(array)
         counts = np.empty(len(texts), np.int64)
-        counts[has_words] = np.diff(self(array.filter(mask_array(has_words))).offsets)
+        counts[has_words] = np.diff(self(array.filter(make_mask_array(has_words))).offsets)
         others = [texts[row] for row in np.flatnonzero(~has_words).tolist()]
         encodings = self._tokenizer.encode_batch_fast(others, add_special_tokens=False)
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
@@ -138,11 +142,11 @@ class WordPieces:
         """Return known words with the new ones, or with all words of these texts and no others."""
         begins_again = self.known.table.count + len(new) > self._most_words
         if begins_again:
-            new = first_of_each(keys, np.arange(len(keys)))
+            new = find_first_of_each(keys, np.arange(len(keys)))
         pieces = self._tokenize(split.words(new))
         with self._lock:
             words = NO_WORDS if begins_again else self.known
-            self.known = words.with_words(keys.take(new), pieces)
+            self.known = words.add_words(keys.take(new), pieces)
             return self.known
 
 
@@ -189,10 +193,10 @@ class TokenFrame:
         kept = np.minimum(lengths, self.room)
         first = own.offsets[1:] - kept if self.keeps_end else own.offsets[:-1]
         offsets = np.concatenate([[0], np.cumsum(kept)])
-        return OwnTokens(own.ids[places_of(first, kept)], offsets)
+        return OwnTokens(own.ids[list_places(first, kept)], offsets)
 
 
-def frame_of(tokenizer: Tokenizer) -> TokenFrame:
+def read_frame(tokenizer: Tokenizer) -> TokenFrame:
     """Return the special tokens that a tokenizer puts around a text, and its truncation.
 
     Raises ValueError if it makes no token of a text.

@@ -96,7 +96,7 @@ class WordTable:
             rows = rows[self._is_other(numbers[rows], keys.take(rows))]
         return numbers
 
-    def with_words(self, keys: WordKeys) -> "WordTable":
+    def add_words(self, keys: WordKeys) -> "WordTable":
         """Add distinct words that the table does not have."""
         first = np.concatenate([self.keys.first, keys.first])
         second = np.concatenate([self.keys.second, keys.second])
@@ -134,7 +134,7 @@ _NO_KEYS = WordKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64))
 EMPTY_TABLE = WordTable(_NO_KEYS, np.zeros(2, np.int32))
 
 
-def first_of_each(keys: WordKeys, rows: np.ndarray) -> np.ndarray:
+def find_first_of_each(keys: WordKeys, rows: np.ndarray) -> np.ndarray:
     """Return the first of these places, ascending, of each distinct word, in no order."""
     chosen = keys.take(rows)
     order = np.lexsort((chosen.first, chosen.second))

@@ -68,7 +68,7 @@ class ProgressTeller(TrainerCallback):
             self._watch.loss(logs["loss"])
 
 
-def last_checkpoint(folder: Path) -> Path | None:
+def find_last_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint of the highest step that was written whole, or None.
 
     The trainer writes its state last.

@@ -13,7 +13,7 @@ from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.pair_scorer import (
     check_folder,
-    folder_digest,
+    hash_folder,
     is_cross_encoder,
 )
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
@@ -75,17 +75,17 @@ def _find_files(options: TrainOptions) -> tuple[Path, int | None]:
     return files.folder, files.position_limit
 
 
-def weights_id(options: TrainOptions) -> str:
+def identify_weights(options: TrainOptions) -> str:
     """Return the id of the first weights: a cross-encoder's digest, or an encoder's space."""
     root = Path(options.model).expanduser()
     if is_cross_encoder(root):
-        return folder_digest(root)
+        return hash_folder(root)
     files = resolve_model(options.model, options.revision)
     if is_cross_encoder(files.folder):
-        return folder_digest(files.folder)
+        return hash_folder(files.folder)
     return resolve_space(files).id
 
 
-def loss_of(model: CrossEncoder, labels: int) -> nn.Module:
+def make_loss(model: CrossEncoder, labels: int) -> nn.Module:
     """Return the cross entropy of labels, or of a score from 0 to 1."""
     return CrossEntropyLoss(model) if labels else BinaryCrossEntropyLoss(model)

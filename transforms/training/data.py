@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
 from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
@@ -15,11 +15,11 @@ from sentence_beam.transforms.training.train_options import (
 )
 from sentence_beam.transforms.training.training_examples import (
     Examples,
-    overlap,
+    count_overlap,
+    quote_value,
     read_examples,
-    shown,
 )
-from sentence_beam.transforms.training.training_targets import labels_of, scaled
+from sentence_beam.transforms.training.training_targets import find_labels, scale_scores
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ def read_data(options: TrainOptions) -> Data:
     labels: tuple[str, ...] = ()
     values: dict[str, Sequence[Any]] = dict(examples.columns)
     if options.objective == CLASSIFICATION:
-        labels = labels_of(examples, (dev, test), options.labels)
+        labels = find_labels(examples, (dev, test), options.labels)
         values[LABEL] = [labels.index(label) for label in examples.columns[LABEL]]
     if SCORE in values:
         bounded = options.objective == REGRESSION
-        values[SCORE] = scaled(examples, options.scores, bounded)
+        values[SCORE] = scale_scores(examples, options.scores, bounded)
         for held_out in (dev, test):
             if held_out is not None:
-                scaled(held_out, options.scores, bounded)
+                scale_scores(held_out, options.scores, bounded)
     _check_negatives(examples, options)
     return Data(
         examples,
@@ -90,7 +90,7 @@ def _check_negatives(examples: Examples, options: TrainOptions) -> None:
 
 
 def _count_shared(train: Examples, held_out: Examples | None) -> int:
-    return 0 if held_out is None else overlap(train, held_out)
+    return 0 if held_out is None else count_overlap(train, held_out)
 
 
 def describe_data(data: Data) -> list[str]:
@@ -104,11 +104,11 @@ def describe_data(data: Data) -> list[str]:
             lost = sum(source.rejected.values())
             rejected = f", {lost:,} rejected ({', '.join(source.rejected)})" if lost else ""
             rows = f"{source.rows - lost:,} rows{rejected}"
-            lines.append(line(flag, f"{source.name}: {rows}; {columns}"))
+            lines.append(format_summary_line(flag, f"{source.name}: {rows}; {columns}"))
     if data.labels:
-        lines.append(line("labels", ", ".join(data.labels)))
+        lines.append(format_summary_line("labels", ", ".join(data.labels)))
     first = [f"{role} {_show(column[0])}" for role, column in data.train.columns.items()]
-    lines.append(line("first row", ", ".join(first)))
+    lines.append(format_summary_line("first row", ", ".join(first)))
     for name, held_out, seen in (
         ("dev", data.dev, data.overlap),
         ("test", data.test, data.test_overlap),
@@ -118,9 +118,9 @@ def describe_data(data: Data) -> list[str]:
                 f"{seen:,} of {len(held_out):,} {name} rows are training rows too, and flatter the"
                 " score"
             )
-            lines.append(line("note", note))
+            lines.append(format_summary_line("note", note))
     return lines
 
 
 def _show(value: Any) -> str:
-    return shown(value) if isinstance(value, str) else f"{value:g}"
+    return quote_value(value) if isinstance(value, str) else f"{value:g}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_beam.transforms.evaluation.classifier import correct, stack_correct
+from sentence_beam.transforms.evaluation.classifier import mark_correct, stack_correct
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence, Means
-from sentence_beam.transforms.evaluation.intervals import Belief, beliefs, draw
+from sentence_beam.transforms.evaluation.intervals import Belief, compute_beliefs, draw
 from sentence_beam.transforms.evaluation.kinds.judgements import KEEP, Judgements
 from sentence_beam.transforms.evaluation.kinds.retrieval import Retrieval
 from sentence_beam.transforms.evaluation.kinds.sts import Sts
@@ -50,17 +50,17 @@ class Labelled:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = self.classify(vectors.lookup(self.first), vectors.lookup(self.second))
-        return correct(labels, self.labels)
+        return mark_correct(labels, self.labels)
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
         """Score a cross-encoder's labels of the pairs."""
-        return correct(scorer.label_numbers(self.first, self.second), self.labels)
+        return mark_correct(scorer.label_numbers(self.first, self.second), self.labels)
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return {"accuracy": Means(stack_correct(predictions))}
 
 
-def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Classify) -> Task:
+def make_task(dev: Examples, objective: str, labels: Sequence[str], classify: Classify) -> Task:
     """Return the task of an objective on some rows.
 
     It scores Spearman of cosines, accuracy, or nDCG@10 of the anchors' searches.
@@ -101,20 +101,20 @@ def predict(task: Task, encode: Encode) -> Predictions:
     return task.predict(TaskVectors(encode(texts), place))
 
 
-def metric_of(task: Task, predictions: Predictions) -> tuple[str, float]:
+def compute_metric(task: Task, predictions: Predictions) -> tuple[str, float]:
     """Return the name of a task's metric and the score, x100, NaN if it is undefined."""
     metric, evidence = next(iter(task.evidence([predictions]).items()))
     return metric, 100 * float(evidence.scores()[ALL][0])
 
 
-def scored_alone(task: Task, predictions: Predictions) -> dict[str, Any]:
+def score_alone(task: Task, predictions: Predictions) -> dict[str, Any]:
     """Return the metric of a task and its score x100 with a 95 % interval."""
     metric, evidence = next(iter(task.evidence([predictions]).items()))
-    (belief,) = beliefs(draw(evidence)[ALL])
+    (belief,) = compute_beliefs(draw(evidence)[ALL])
     return {"metric": metric, "score": belief.score, "low": belief.low, "high": belief.high}
 
 
-def compared(task: Task, before: Predictions, after: Predictions) -> tuple[Belief, Belief]:
+def compare_scores(task: Task, before: Predictions, after: Predictions) -> tuple[Belief, Belief]:
     """Return the scores before and after training, with intervals and the difference."""
-    first, second = beliefs(draw(next(iter(task.evidence([before, after]).values())))[ALL])
+    first, second = compute_beliefs(draw(next(iter(task.evidence([before, after]).values())))[ALL])
     return first, second

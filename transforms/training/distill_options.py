@@ -7,7 +7,7 @@ from pathlib import Path
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.base.option import option, options
 from sentence_beam.transforms.options.common import (
     CSV,
@@ -18,7 +18,7 @@ from sentence_beam.transforms.options.common import (
     MODEL,
     REVISION,
     TEXT_COLUMN,
-    named_input,
+    declare_input,
 )
 from sentence_beam.transforms.space import DEFAULT_MODEL
 
@@ -51,7 +51,7 @@ class DistillOptions:
         "replace an earlier distillation in --output (default: no)", group="model", default=False
     )
     input: tuple[str, ...] | None = option(
-        named_input("a corpus whose words become tokens beside the model's own", "none"),
+        declare_input("a corpus whose words become tokens beside the model's own", "none"),
         group="words",
         default=None,
     )
@@ -75,10 +75,10 @@ def check_installed() -> None:
     """Raise MissingExtraError if a package is not installed."""
     missing = next((name for name in NEEDED if importlib.util.find_spec(name) is None), None)
     if missing:
-        raise MissingExtraError(f"distilling needs {missing}: {pip_line('train')}")
+        raise MissingExtraError(f"distilling needs {missing}: {format_pip_line('train')}")
 
 
-def output_of(options: DistillOptions) -> Path:
+def check_output(options: DistillOptions) -> Path:
     """Return the folder to write.
 
     Raises OptionError for a URL, a file, and a folder that exists without `--overwrite` or was

@@ -19,14 +19,14 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.corpus.collection_rows import list_files, read_files
-from sentence_beam.transforms.corpus.found_columns import text_column_of
+from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.row_blocks import Columns
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.encoder.devices import resolve_devices
 from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
 from sentence_beam.transforms.space import ModelFiles, resolve_model, resolve_space
-from sentence_beam.transforms.training.distill_options import RECORD, DistillOptions, output_of
-from sentence_beam.transforms.training.folders import staged, write_json
+from sentence_beam.transforms.training.distill_options import RECORD, DistillOptions, check_output
+from sentence_beam.transforms.training.folders import staging, write_json
 
 PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
 # model2vec's names of poolers.
@@ -60,7 +60,7 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     Raises OptionError for a model that cannot be distilled, too many dimensions, input without
     words, and an output that exists.
     """
-    output = output_of(options)
+    output = check_output(options)
     files = resolve_model(options.model, options.revision)
     pooling = _find_pooling(files, options)
     with quiet_transformers():
@@ -75,7 +75,7 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
     table, static = _distil_table(model, tokenizer, new_words.words, pooling, options)
-    with staged(output) as folder:
+    with staging(output) as folder:
         _write_model(folder, table, static)
         record = _make_record(options, files, new_words, table, folder)
         write_json(folder / RECORD, record)
@@ -89,7 +89,7 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
     Returns the most frequent ones.
     """
     inputs = list_files(options.input or (), options.format, Syntax.from_options(options))
-    columns = Columns(text_column_of(inputs, options.text_column))
+    columns = Columns(choose_text_column(inputs, options.text_column))
     counts: Counter[str] = Counter()
     normalizer = tokenizer.normalizer
     rows = 0

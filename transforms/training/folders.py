@@ -24,7 +24,7 @@ _AT_FDCWD = -100  # constants of Linux
 _RENAME_EXCHANGE = 2
 
 
-def output_of(options: TrainOptions) -> Path:
+def check_output(options: TrainOptions) -> Path:
     """Return the folder to write.
 
     Raises OptionError for a URL, a file, and a folder that exists without `--overwrite` or
@@ -50,7 +50,7 @@ def output_of(options: TrainOptions) -> Path:
     return output
 
 
-def work_of(output: Path) -> Path:
+def locate_work(output: Path) -> Path:
     """Return the folder of a training that is not finished."""
     return output.with_name(f"{output.name}.training")
 
@@ -62,7 +62,7 @@ def working(output: Path, options: TrainOptions, settings: Mapping[str, Any]) ->
     `settings` is all that decides the result: a training can only resume with the same. Raises
     OptionError if it differs, and for an unfinished training without `--resume` or `--overwrite`.
     """
-    work = work_of(output)
+    work = locate_work(output)
     if work.is_dir() and not options.resume and not options.overwrite:
         raise OptionError(
             f"{work} holds an unfinished training; say --resume to go on, or --overwrite to begin"
@@ -95,7 +95,7 @@ def working(output: Path, options: TrainOptions, settings: Mapping[str, Any]) ->
 
 def is_begun(output: Path) -> bool:
     """Whether there is a checkpoint to resume from."""
-    return any((work_of(output) / CHECKPOINTS).glob("checkpoint-*"))
+    return any((locate_work(output) / CHECKPOINTS).glob("checkpoint-*"))
 
 
 def is_finished(output: Path, options: TrainOptions, settings: Mapping[str, Any]) -> bool:
@@ -103,7 +103,7 @@ def is_finished(output: Path, options: TrainOptions, settings: Mapping[str, Any]
 
     Raises OptionError if the folder holds another training.
     """
-    if not options.resume or not (output / RECORD).is_file() or work_of(output).is_dir():
+    if not options.resume or not (output / RECORD).is_file() or locate_work(output).is_dir():
         return False
     recorded = json.loads((output / RECORD).read_text(encoding="utf8"))
     _refuse_others(str(output), recorded.get("asked", {}), settings)
@@ -111,7 +111,7 @@ def is_finished(output: Path, options: TrainOptions, settings: Mapping[str, Any]
 
 
 @contextmanager
-def staged(output: Path) -> Iterator[Path]:
+def staging(output: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces `output` once the body has ended well."""
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)

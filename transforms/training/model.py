@@ -98,7 +98,7 @@ def _add_lora(model: SentenceTransformer, rank: int) -> None:
     model.add_adapter(config)
 
 
-def merged(model: SentenceTransformer | CrossEncoder) -> None:
+def merge_lora(model: SentenceTransformer | CrossEncoder) -> None:
     """Add LoRA's adapters to the weights they belong to, and leave plain layers, in place."""
     from peft.tuners.lora import LoraLayer
 
@@ -132,7 +132,7 @@ def save(
     if last is not None:
         model.append(last)
     if with_lora:
-        merged(model)
+        merge_lora(model)
     model.float()
     with quiet_transformers():
         model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)

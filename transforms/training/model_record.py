@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_beam.transforms.evaluation.intervals import Belief
-from sentence_beam.transforms.report.chart import Chart, Series, line_chart
-from sentence_beam.transforms.report.html import environment
+from sentence_beam.transforms.report.chart import Chart, Series, draw_line_chart
+from sentence_beam.transforms.report.html import make_environment
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.training.folders import RECORD, write_json
 from sentence_beam.transforms.training.train_options import TrainOptions
@@ -50,12 +50,12 @@ class TrainingOutcome:
     tested: dict[str, Any] | None = None
 
 
-def record_of(
+def make_record(
     options: TrainOptions, data: "Data", settings: Mapping[str, Any], outcome: TrainingOutcome
 ) -> dict[str, Any]:
     """Return the content of training.json."""
     fitted = outcome.fitted
-    dev = dev_record(outcome)
+    dev = make_dev_record(outcome)
     before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
     dev_rows = 0 if data.dev is None else len(data.dev)
     space = outcome.space
@@ -86,10 +86,12 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     write_json(folder / RECORD, record)
     has_code = any(folder.glob("*.py"))  # of the CNN head, for sentence-transformers
     template = "cross_encoder_card.md" if not record["space"] else "card.md"
-    card = _load_template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
+    card = _load_template(template).render(
+        r=record, dev_line=describe_dev(record), has_code=has_code
+    )
     (folder / CARD).write_text(card, encoding="utf8")
     page = _load_template("training.html").render(
-        r=record, dev_line=dev_line(record), charts=charts_of(record)
+        r=record, dev_line=describe_dev(record), charts=draw_charts(record)
     )
     (folder / PAGE).write_text(page, encoding="utf8")
 
@@ -105,7 +107,7 @@ def _list_test_fields(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
     }
 
 
-def test_line(record: Mapping[str, Any]) -> str | None:
+def describe_test(record: Mapping[str, Any]) -> str | None:
     """Return the test score with its interval, or None if there is none."""
     test = record.get("test")
     if test is None or test["score"] is None:
@@ -113,7 +115,7 @@ def test_line(record: Mapping[str, Any]) -> str | None:
     return f"{test['metric']} {_format_score(test['score'], test['low'], test['high'])}"
 
 
-def dev_line(record: Mapping[str, Any]) -> str | None:
+def describe_dev(record: Mapping[str, Any]) -> str | None:
     """Return the dev score with its interval and the score before, or None if there is none."""
     dev = record["dev"]
     if dev is None or dev["score"] is None:
@@ -128,7 +130,7 @@ def dev_line(record: Mapping[str, Any]) -> str | None:
     return f"{line}; before {before}; difference {_format_score(**dev['difference'], sign='+')}"
 
 
-def dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
+def make_dev_record(outcome: TrainingOutcome) -> dict[str, Any] | None:
     """Return the dev scores x100 before and after, and their difference, with 95 % intervals."""
     if outcome.believed is None:
         return None
@@ -150,7 +152,7 @@ def _format_score(score: float, low: float | None, high: float | None, sign: str
     return f"{score:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
-def charts_of(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
+def draw_charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
     """Return the title and the chart of each curve with two points or more."""
     titles = {"loss": "training loss"}
     if record["dev"] is not None:
@@ -162,7 +164,7 @@ def charts_of(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
             labels = [f"step {point['step']:,}" for point in points]
             values = [point[key] for point in points]
             series = Series(labels, values, [False] * len(points), lambda value: f"{value:.4g}")
-            charts.append((title, line_chart(series)))
+            charts.append((title, draw_line_chart(series)))
     return charts
 
 
@@ -173,7 +175,7 @@ def _load_template(name: str) -> "Template":
 
     folder = Path(__file__).with_name("templates")
     if name.endswith(".html"):
-        return environment(folder).get_template(name)
+        return make_environment(folder).get_template(name)
     markdown = Environment(
         loader=FileSystemLoader(folder), undefined=StrictUndefined, keep_trailing_newline=True
     )

@@ -8,14 +8,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.training.objectives import guide_of
+from sentence_beam.transforms.training.objectives import load_guide
 from sentence_beam.transforms.training.train_options import TrainOptions
 
 # a text whose score is this near (share) to the positive text's may be positive too
 MARGIN = 0.05
 
 
-def with_negatives(
+def mine_negatives(
     values: Mapping[str, Sequence[Any]], model: SentenceTransformer, options: TrainOptions
 ) -> dict[str, list[str]]:
     """Return the rows anchor, positive with columns negative_1, ...
@@ -23,7 +23,7 @@ def with_negatives(
     Rows with too few negatives are left out. The guide finds them, or else the untrained model.
     Raises OptionError if no row is left.
     """
-    judge = guide_of(options.guide, model.device) if options.guide else model
+    judge = load_guide(options.guide, model.device) if options.guide else model
     rows = datasets.Dataset.from_dict({role: list(values[role]) for role in ("anchor", "positive")})
     datasets.disable_progress_bars()
     try:

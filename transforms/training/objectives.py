@@ -21,7 +21,7 @@ MARGIN = 1.0  # of triplets
 SPREAD = 0.02  # standard deviation of the layer that classifies, at the start
 
 
-def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
+def make_loss(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
     """Return the loss of an objective, at several widths if `--matryoshka` names some.
 
     Raises OptionError for a width that the model does not have.
@@ -84,13 +84,13 @@ def _make_ranking(model: SentenceTransformer, options: TrainOptions) -> nn.Modul
         if size is None:
             return losses.MultipleNegativesRankingLoss(model)
         return losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=size)
-    guide = guide_of(options.guide, model.device)
+    guide = load_guide(options.guide, model.device)
     if size is None:
         return losses.GISTEmbedLoss(model, guide)
     return losses.CachedGISTEmbedLoss(model, guide, mini_batch_size=size)
 
 
-def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
+def load_guide(guide: str, device: torch.device) -> SentenceTransformer:
     """Load the model that judges negatives, whole and unchanged."""
     from sentence_beam.transforms.encoder.load import quiet_transformers
     from sentence_beam.transforms.space import resolve_model
@@ -101,6 +101,6 @@ def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
         )
 
 
-def classifier_of(loss: nn.Module) -> nn.Linear | None:
+def find_classifier(loss: nn.Module) -> nn.Linear | None:
     """Return the layer that classifies, which is no part of the written model, or None."""
     return loss.classifier if isinstance(loss, losses.SoftmaxLoss) else None

@@ -3,7 +3,7 @@
 import importlib.util
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     CONCAT,
@@ -108,4 +108,4 @@ def _check_installed(options: TrainOptions) -> None:
         packages.append("ir_measures")
     for name in packages:
         if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(f"training needs {name}: {pip_line('train')}")
+            raise MissingExtraError(f"training needs {name}: {format_pip_line('train')}")

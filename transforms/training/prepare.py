@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.data import Data
-from sentence_beam.transforms.training.dev import Classify, dev_task
+from sentence_beam.transforms.training.dev import Classify, make_task
 from sentence_beam.transforms.training.train_options import CLASSIFICATION, RANKING, TrainOptions
 from sentence_beam.transforms.training.training_examples import Examples
 from sentence_beam.transforms.training.training_progress import Say
@@ -49,12 +49,12 @@ def _prepare_encoder(options: TrainOptions, data: Data, device: str, say: Say) -
 
     model = models.load(options, device)
     last = models.take_normalize(model) if options.objective == CLASSIFICATION else None
-    loss = objectives.loss_of(model, options, len(data.labels))
+    loss = objectives.make_loss(model, options, len(data.labels))
     values = _add_negatives(options, data, model, say) if options.hard_negatives else data.values
     if options.objective == RANKING:
         _check_batches(options, values, say)
     _say_truncated(model, data.train, say)
-    classify_pairs = partial(classify, objectives.classifier_of(loss), options.concat)
+    classify_pairs = partial(classify, objectives.find_classifier(loss), options.concat)
     dev, test = _make_tasks(data, options, classify_pairs)
     return Job(model, loss, data.train, values, options, dev, last, test=test)
 
@@ -64,7 +64,7 @@ def _prepare_cross_encoder(options: TrainOptions, data: Data, device: str, say: 
     from sentence_beam.transforms.training.trainer import Job
 
     model = cross_encoder.load(options, data.labels, device)
-    loss = cross_encoder.loss_of(model, len(data.labels))
+    loss = cross_encoder.make_loss(model, len(data.labels))
     _say_truncated(model, data.train, say, in_pairs=True)
     dev, test = _make_tasks(data, options, _refuse_vectors)
     return Job(model, loss, data.train, data.values, options, dev, test=test)
@@ -74,12 +74,12 @@ def _add_negatives(
     options: TrainOptions, data: Data, model: "SentenceTransformer", say: Say
 ) -> Values:
     """Return the rows with hard negatives. Raises OptionError if they are fewer than a batch."""
-    from sentence_beam.transforms.training.negatives import with_negatives
+    from sentence_beam.transforms.training.negatives import mine_negatives
 
-    values = with_negatives(data.values, model, options)
+    values = mine_negatives(data.values, model, options)
     rows = len(values["anchor"])
     share = f"{rows:,} of {len(data.train):,} rows"
-    say(line("negatives", f"{options.hard_negatives} to each of {share}"))
+    say(format_summary_line("negatives", f"{options.hard_negatives} to each of {share}"))
     if rows < options.batch:
         raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
     return values
@@ -90,10 +90,10 @@ def _check_batches(options: TrainOptions, values: Values, say: Say) -> None:
 
     Raises OptionError if the batches are too small to have negatives.
     """
-    from sentence_beam.transforms.training.trainer import rows_in_batches
+    from sentence_beam.transforms.training.trainer import count_batched_rows
 
     rows = len(values["anchor"])
-    used = rows_in_batches(values, options)
+    used = count_batched_rows(values, options)
     if options.batch > 1 and used < 2 * math.ceil(rows / options.batch):
         raise OptionError(
             "nearly all rows share a text, so that batches have no negatives; give others"
@@ -101,7 +101,7 @@ def _check_batches(options: TrainOptions, values: Values, say: Say) -> None:
     if used < rows:
         share = f"{used:,} of {rows:,} rows"
         note = f"{share} are in an epoch's batches; the others share texts with these"
-        say(line("note", note))
+        say(format_summary_line("note", note))
 
 
 def _make_tasks(
@@ -109,7 +109,7 @@ def _make_tasks(
 ) -> "tuple[Task | None, Task | None]":
     """Return the task of the dev rows, and the one of the test rows, if there are any."""
     dev, test = (
-        dev_task(examples, options.objective, data.labels, classify_pairs) if examples else None
+        make_task(examples, options.objective, data.labels, classify_pairs) if examples else None
         for examples in (data.dev, data.test)
     )
     return dev, test
@@ -150,7 +150,7 @@ def _say_truncated(
     if cut:
         share = f"{cut:,} of {len(lengths):,} {things}"
         longer = f"{share} are longer than {limit} tokens and are cut (--max-tokens)"
-        say(line("truncated", longer))
+        say(format_summary_line("truncated", longer))
 
 
 def _list_first_texts(examples: Examples) -> list[str]:

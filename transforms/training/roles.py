@@ -30,7 +30,7 @@ ALSO: dict[str, tuple[str, ...]] = {  # names in published data
 }
 
 
-def columns_of(
+def assign_columns(
     path: str, header: Sequence[str], objective: str, columns: Sequence[str]
 ) -> dict[str, str]:
     """Return the name of each role's column in a file with this header.

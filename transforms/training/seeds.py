@@ -8,7 +8,7 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.folders import write_json
 from sentence_beam.transforms.training.train_options import TrainOptions
 from sentence_beam.transforms.training.training_progress import Say
@@ -31,7 +31,7 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
     runs = []
     for seed in range(options.seed, options.seed + count):
         name = f"seed-{seed}"
-        say(line("seed", f"{seed}, into {output / name}"))
+        say(format_summary_line("seed", f"{seed}, into {output / name}"))
         trained = train(replace(options, seed=seed, output=str(output / name)), say)
         runs.append(
             {
@@ -41,7 +41,9 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
             }
         )
     spread = {
-        part: spread_of([run[part]["score"] for run in runs]) for part in SETS if part in runs[0]
+        part: measure_spread([run[part]["score"] for run in runs])
+        for part in SETS
+        if part in runs[0]
     }
     record = {
         "format": 1,
@@ -49,13 +51,13 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
         "metric": str(next(runs[0][part]["metric"] for part in SETS if part in runs[0])),
         "seeds": runs,
         **spread,
-        "best": best_of(runs),
+        "best": choose_best(runs),
     }
     write_json(output / RECORD, record)
     return record
 
 
-def spread_of(scores: Sequence[float | None]) -> dict[str, float] | None:
+def measure_spread(scores: Sequence[float | None]) -> dict[str, float] | None:
     """Return mean, standard deviation, least and greatest of scores; None if one is undefined."""
     scored = [score for score in scores if score is not None]
     if len(scored) < len(scores):
@@ -69,7 +71,7 @@ def spread_of(scores: Sequence[float | None]) -> dict[str, float] | None:
     }
 
 
-def best_of(runs: Sequence[Mapping[str, Any]]) -> int | None:
+def choose_best(runs: Sequence[Mapping[str, Any]]) -> int | None:
     """Return the seed with the best dev score, or None. Test scores choose nothing."""
     scored = [run for run in runs if run.get("dev", {}).get("score") is not None]
     if not scored:

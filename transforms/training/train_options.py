@@ -37,7 +37,7 @@ TRAINING = "training"
 AGAIN = Exclusive("again")
 
 
-def ends_of(text: str) -> tuple[float, float]:
+def parse_ends(text: str) -> tuple[float, float]:
     """Parse LOW,HIGH: the lowest and the highest score. Raises OptionError for anything else."""
     try:
         low, high = (float(word) for word in text.split(","))
@@ -46,12 +46,12 @@ def ends_of(text: str) -> tuple[float, float]:
     return low, high
 
 
-def widths_of(text: str) -> tuple[int, ...]:
+def parse_widths(text: str) -> tuple[int, ...]:
     """Parse whole numbers above zero, separated by commas."""
     return tuple(values.positive(word) for word in text.split(",") if text)
 
 
-def whole_number(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """Parse a whole number, which may be negative."""
     try:
         return int(text)
@@ -74,7 +74,7 @@ class TrainOptions:
 
     recipe: str | None = option(
         "take options from a published training; flags win (default: none)",
-        choices=tuple(recipes.names()),
+        choices=tuple(recipes.list_recipes()),
         default=None,
     )
     inputs: tuple[str, ...] = option(
@@ -130,7 +130,7 @@ class TrainOptions:
     )
     scores: tuple[float, float] | None = option(
         "lowest and highest score of the data, scaled to 0 and 1 (default: 0,1)",
-        kind=ends_of,
+        kind=parse_ends,
         metavar="LOW,HIGH",
         group=DATA,
         default=None,
@@ -170,7 +170,7 @@ class TrainOptions:
     )
     matryoshka: tuple[int, ...] = option(
         "widths of vectors to train beside the full one, for --dim (default: none)",
-        kind=widths_of,
+        kind=parse_widths,
         metavar="D,D",
         group=MODELS,
         default=(),
@@ -230,7 +230,7 @@ class TrainOptions:
     )
     seed: int = option(
         "seed of the order of rows and of all other randomness (default: 12)",
-        kind=whole_number,
+        kind=parse_whole_number,
         metavar="N",
         group=TRAINING,
         default=12,

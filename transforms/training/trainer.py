@@ -38,9 +38,9 @@ from sentence_beam.transforms.training import objectives
 from sentence_beam.transforms.training.callbacks import (
     ClassifierKeeper,
     ProgressTeller,
-    last_checkpoint,
+    find_last_checkpoint,
 )
-from sentence_beam.transforms.training.dev import metric_of, predict
+from sentence_beam.transforms.training.dev import compute_metric, predict
 from sentence_beam.transforms.training.model import evaluating
 from sentence_beam.transforms.training.train_options import RANKING, TrainOptions
 from sentence_beam.transforms.training.training_examples import Examples
@@ -91,10 +91,10 @@ def fit(job: Job, folder: Path, watch: TrainingWatch) -> TrainingResult:
     finite.
     """
     datasets.disable_progress_bars()
-    keeper = ClassifierKeeper(objectives.classifier_of(job.loss))
+    keeper = ClassifierKeeper(objectives.find_classifier(job.loss))
     with quiet_transformers():
         trainer = _make_trainer(job, folder, keeper, watch)
-        last = last_checkpoint(folder)
+        last = find_last_checkpoint(folder)
         if last is None:
             trainer.train()
         else:
@@ -108,7 +108,7 @@ def fit(job: Job, folder: Path, watch: TrainingWatch) -> TrainingResult:
     return TrainingResult(
         steps=state.global_step,
         best_step=best_step,
-        curve=curve_of(state.log_history),
+        curve=make_curve(state.log_history),
         stopped_early=state.global_step < state.max_steps and job.options.patience is not None,
     )
 
@@ -137,12 +137,12 @@ def _make_trainer(job: Job, folder: Path, keeper: ClassifierKeeper, watch: Train
     return trainer
 
 
-def steps_of(rows: int, options: TrainOptions) -> int:
+def count_steps(rows: int, options: TrainOptions) -> int:
     """Return the number of steps of a training on so many rows."""
     return math.ceil(rows / options.batch) * options.epochs
 
 
-def rows_in_batches(values: Mapping[str, Sequence[Any]], options: TrainOptions) -> int:
+def count_batched_rows(values: Mapping[str, Sequence[Any]], options: TrainOptions) -> int:
     """Count the rows in the batches of the first epoch of `ranking`.
 
     No text occurs twice in a batch.
@@ -154,12 +154,12 @@ def rows_in_batches(values: Mapping[str, Sequence[Any]], options: TrainOptions) 
     return sum(map(len, islice(sampler, len(sampler))))
 
 
-def checkpoint_steps(options: TrainOptions, steps: int) -> int:
+def choose_checkpoint_steps(options: TrainOptions, steps: int) -> int:
     """Return the steps between checkpoints of a training of so many steps."""
     return options.checkpoint_steps or max(1, steps // CHECKPOINTS)
 
 
-def predictions_of(job: Job, task: Task) -> Predictions:
+def predict_task(job: Job, task: Task) -> Predictions:
     """Return the predictions of a job's model, with its present weights, for a task."""
     model: Any = job.model
     if not job.options.cross_encoder:
@@ -186,7 +186,7 @@ def _make_arguments(
 ) -> SentenceTransformerTrainingArguments | CrossEncoderTrainingArguments:
     """Return the trainer's arguments."""
     options = job.options
-    steps = job.most_steps or steps_of(rows, options)
+    steps = job.most_steps or count_steps(rows, options)
     kind: Any = SentenceTransformerTrainingArguments
     if options.cross_encoder:
         kind = CrossEncoderTrainingArguments
@@ -213,7 +213,7 @@ def _make_arguments(
         restore_callback_states_from_checkpoint=True,
         report_to="none",
         disable_tqdm=True,
-        **_make_checkpoint_arguments(job, checkpoint_steps(options, steps)),
+        **_make_checkpoint_arguments(job, choose_checkpoint_steps(options, steps)),
     )
     return arguments
 
@@ -293,13 +293,13 @@ class _Trainer(BaseTrainer):
 
     def _describe_not_finite(self, what: str, texts: list[tuple[str, ...]]) -> SentenceBeamError:
         """Return the error of a loss or gradient, with the rows of its batch."""
-        checkpoint = last_checkpoint(self.folder)
+        checkpoint = find_last_checkpoint(self.folder)
         last = "there is no checkpoint yet"
         if checkpoint is not None:
             last = f"the last good checkpoint is {checkpoint}"
         step = self.state.global_step + 1
         return SentenceBeamError(
-            f"the {what} is not finite at step {step} ({rows_with(self.examples, texts)}); {last};"
+            f"the {what} is not finite at step {step} ({name_rows_with(self.examples, texts)}); {last};"
             " lower --lr, say --dtype float32, or leave such rows out"
         )
 
@@ -324,12 +324,12 @@ class _Scorer(BaseEvaluator):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        metric, score = metric_of(self._task, predictions_of(self._job, self._task))
+        metric, score = compute_metric(self._task, predict_task(self._job, self._task))
         self._watch.scored(steps, metric, score)
         return {"dev": score}
 
 
-def rows_with(examples: Examples, texts: Iterable[tuple[str, ...]]) -> str:
+def name_rows_with(examples: Examples, texts: Iterable[tuple[str, ...]]) -> str:
     """Return the files and numbers of the rows with these texts, for messages.
 
     Further texts at the end of a tuple, such as mined negatives, are ignored.
@@ -346,7 +346,7 @@ def rows_with(examples: Examples, texts: Iterable[tuple[str, ...]]) -> str:
     )
 
 
-def curve_of(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def make_curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the points of the curve from the trainer's log; an undefined dev score is None."""
     points: list[dict[str, Any]] = []
     for entry in history:

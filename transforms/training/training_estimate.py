@@ -44,26 +44,26 @@ def estimate(options: TrainOptions, say: Say) -> TrainingEstimate:
     Raises what `train` raises.
     """
     check(options)
-    folders.output_of(options)
+    folders.check_output(options)
     data = read_data(options)
     for line in describe_data(data):
         say(line)
     from sentence_beam.transforms.training.trainer import (
-        checkpoint_steps,
+        choose_checkpoint_steps,
+        count_steps,
         fit,
-        predictions_of,
-        steps_of,
+        predict_task,
     )
 
     job = prepare(options, data, say)
     dev_seconds = 0.0
     if job.dev is not None:
         began = time.monotonic()
-        predictions_of(job, job.dev)
+        predict_task(job, job.dev)
         dev_seconds = time.monotonic() - began
     rows = len(next(iter(job.values.values())))
-    steps = steps_of(rows, options)
-    every = checkpoint_steps(options, steps)
+    steps = count_steps(rows, options)
+    every = choose_checkpoint_steps(options, steps)
     watch = TrainingWatch(say)
     with tempfile.TemporaryDirectory() as folder:
         fit(replace(job, dev=None, most_steps=min(STEPS, steps)), Path(folder), watch)

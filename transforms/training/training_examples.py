@@ -18,7 +18,7 @@ from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.evaluation.task import shorten
 from sentence_beam.transforms.evaluation.task_files import stem
 from sentence_beam.transforms.training.labels import Labels, read_labels
-from sentence_beam.transforms.training.roles import LABEL, SCORE, VALUES, columns_of
+from sentence_beam.transforms.training.roles import LABEL, SCORE, VALUES, assign_columns
 from sentence_beam.transforms.training.train_options import TrainOptions
 
 NO_LABEL, NO_SCORE = "no label", "no score"
@@ -90,7 +90,7 @@ def read_examples(
     """
     named = [(name, file) for word in words for name, file in _find_files(flag, word, options)]
     files = [
-        columns_of(file.path, read_header(file), options.objective, options.columns)
+        assign_columns(file.path, read_header(file), options.objective, options.columns)
         for _, file in named
     ]
     roles = list(files[0])
@@ -175,7 +175,7 @@ def _make_reader(role: str, path: str, column: str, labels: Labels) -> Reader:
         score = _parse_score(value)
         if not math.isfinite(score):
             raise OptionError(
-                f"{path}, row {number}: {shown(value)} in column {column} is no score; mend the"
+                f"{path}, row {number}: {quote_value(value)} in column {column} is no score; mend the"
                 " row, or say --columns with the names in the order text1,text2,score"
             )
         row.append(score)
@@ -229,7 +229,7 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
         raise OptionError(f"{flag} {examples.sources[0].path} has no row; check the file")
 
 
-def overlap(train: Examples, dev: Examples) -> int:
+def count_overlap(train: Examples, dev: Examples) -> int:
     """Count the dev rows whose texts are those of a training row, in any order."""
     train_digests = {_digest(texts) for texts in train.tuples()}
     return sum(_digest(texts) in train_digests for texts in dev.tuples())
@@ -241,6 +241,6 @@ def _digest(texts: Sequence[str]) -> bytes:
     ).digest()
 
 
-def shown(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """Return a value in quotes, cut to 40 characters, for messages."""
     return repr(shorten(str(value), 40))

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from sentence_beam.transforms.base.progress import duration, tell
+from sentence_beam.transforms.base.progress import format_duration, tell
 
 Say = Callable[[str], None]  # prints a line of progress
 
@@ -38,7 +38,7 @@ class TrainingWatch:
         """Count a finished step."""
         self.times.append(time.monotonic())
         each = (self.times[-1] - self._began) / max(1, step - self._first)
-        left = duration(each * (self._total - step))
+        left = format_duration(each * (self._total - step))
         parts = [f"step {step:,} of {self._total:,}", *self._parts.values(), f"about {left} left"]
         tell(", ".join(parts))
 

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_beam.transforms.base.errors import DataGateError, StoppedError
 from sentence_beam.transforms.base.progress import LOADING, stage
-from sentence_beam.transforms.base.summary_lines import line
+from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.space import Space, resolve_model, resolve_space
 from sentence_beam.transforms.training import folders
 from sentence_beam.transforms.training.data import Data, describe_data, read_data
-from sentence_beam.transforms.training.dev import compared, metric_of, scored_alone
-from sentence_beam.transforms.training.model_record import TrainingOutcome, record_of, write_record
+from sentence_beam.transforms.training.dev import compare_scores, compute_metric, score_alone
+from sentence_beam.transforms.training.model_record import (
+    TrainingOutcome,
+    make_record,
+    write_record,
+)
 from sentence_beam.transforms.training.option_checks import check
 from sentence_beam.transforms.training.prepare import prepare
 from sentence_beam.transforms.training.train_options import TrainOptions
@@ -52,27 +56,27 @@ def train(options: TrainOptions, say: Say) -> dict[str, Any]:
     anything is computed; SentenceBeamError if a loss is not finite.
     """
     check(options)
-    output = folders.output_of(options)
+    output = folders.check_output(options)
     with stage("reading the data"):
         data = read_data(options)
-    settings = settings_of(options, data)
+    settings = collect_settings(options, data)
     if folders.is_finished(output, options, settings):
         say(f"{output} is finished already; there is nothing to resume")
         return folders.read_record(output)
     for described in describe_data(data):
         say(described)
     if options.resume and not folders.is_begun(output):
-        note = f"{folders.work_of(output)} has no checkpoint to resume; the training begins"
-        say(line("note", note))
+        note = f"{folders.locate_work(output)} has no checkpoint to resume; the training begins"
+        say(format_summary_line("note", note))
     with on_one_gpu(options.device), folders.working(output, options, settings) as work:
         began = time.monotonic()
         with stage(LOADING):
             job = prepare(options, data, say)
         outcome = _run(job, work / folders.CHECKPOINTS, say)
-        with folders.staged(output) as folder:
+        with folders.staging(output) as folder:
             space = save(job, folder)
             outcome = replace(outcome, space=space, seconds=time.monotonic() - began)
-            record = record_of(options, data, settings, outcome)
+            record = make_record(options, data, settings, outcome)
             write_record(folder, record)
     return record
 
@@ -89,7 +93,7 @@ def _run(job: "Job", checkpoints: Path, say: Say) -> TrainingOutcome:
         outcome = _run_with_dev(job, job.dev, checkpoints, watch, say)
     if job.test is None:
         return outcome
-    return replace(outcome, tested=scored_alone(job.test, predict_now(job, job.test)))
+    return replace(outcome, tested=score_alone(job.test, predict_now(job, job.test)))
 
 
 def _run_with_dev(
@@ -98,8 +102,8 @@ def _run_with_dev(
     """Train the model, and compare its dev score with that of the start."""
     with stage("scoring the dev rows"):
         before = predict_now(job, task)
-    watch.scored(0, *metric_of(task, before))
-    start = weights_of(job)
+    watch.scored(0, *compute_metric(task, before))
+    start = copy_weights(job)
     fitted = _fit(job, checkpoints, watch)
     with stage("scoring the dev rows, with intervals"):
         after = predict_now(job, task)
@@ -107,8 +111,8 @@ def _run_with_dev(
             keep_start(job, start, describe_no_gain(task, before, after), say)
             fitted = replace(fitted, best_step=0)
             after = before
-        believed = compared(task, before, after)
-    metric, _ = metric_of(task, after)
+        believed = compare_scores(task, before, after)
+    metric, _ = compute_metric(task, after)
     return TrainingOutcome(fitted, metric, believed)
 
 
@@ -144,15 +148,15 @@ def is_better(task: "Task", before: "Predictions", after: "Predictions") -> bool
 
     An undefined score is below all others.
     """
-    _, first = metric_of(task, before)
-    _, last = metric_of(task, after)
+    _, first = compute_metric(task, before)
+    _, last = compute_metric(task, after)
     return last > first or (math.isnan(first) and not math.isnan(last))
 
 
 def describe_no_gain(task: "Task", before: "Predictions", after: "Predictions") -> str:
     """Return the message that no checkpoint beats the start."""
-    metric, first = metric_of(task, before)
-    _, last = metric_of(task, after)
+    metric, first = compute_metric(task, before)
+    _, last = compute_metric(task, after)
     scores = f"dev {metric} {first:.2f}, the best checkpoint {last:.2f}"
     return f"no checkpoint beats the start ({scores}), so the weights of the start are the best"
 
@@ -172,26 +176,26 @@ def keep_start(job: "Job", start: "Sequence[dict[str, Tensor]]", reason: str, sa
             f"--must-improve: {reason}; --resume without --must-improve writes the start as the"
             " model"
         )
-    say(line("note", f"{reason}; they are kept"))
-    for module, weights in zip(trained_modules(job), start, strict=True):
+    say(format_summary_line("note", f"{reason}; they are kept"))
+    for module, weights in zip(list_trained_modules(job), start, strict=True):
         module.load_state_dict(weights)
 
 
-def weights_of(job: "Job") -> "list[dict[str, Tensor]]":
+def copy_weights(job: "Job") -> "list[dict[str, Tensor]]":
     """Copy all weights that are trained into main memory."""
     copies = []
-    for module in trained_modules(job):
+    for module in list_trained_modules(job):
         weights = module.state_dict().items()
         copies.append({name: value.detach().to("cpu", copy=True) for name, value in weights})
     return copies
 
 
-def trained_modules(job: "Job") -> "list[Module]":
+def list_trained_modules(job: "Job") -> "list[Module]":
     """Return the model, and the layer that classifies, if there is one."""
     from sentence_beam.transforms.training import objectives
 
     modules: list[Module] = [job.model]
-    classifier = objectives.classifier_of(job.loss)
+    classifier = objectives.find_classifier(job.loss)
     if classifier is not None:
         modules.append(classifier)
     return modules
@@ -199,12 +203,12 @@ def trained_modules(job: "Job") -> "list[Module]":
 
 def predict_now(job: "Job", task: "Task") -> "Predictions":
     """Return the predictions of the model with its present weights."""
-    from sentence_beam.transforms.training.trainer import predictions_of
+    from sentence_beam.transforms.training.trainer import predict_task
 
-    return predictions_of(job, task)
+    return predict_task(job, task)
 
 
-def settings_of(options: TrainOptions, data: Data) -> dict[str, Any]:
+def collect_settings(options: TrainOptions, data: Data) -> dict[str, Any]:
     """Return all that decides the weights: options, checksums and columns of data, the model."""
     settings: dict[str, Any] = {
         item.name: getattr(options, item.name)
@@ -214,9 +218,9 @@ def settings_of(options: TrainOptions, data: Data) -> dict[str, Any]:
     settings["data"] = _list_checksums(data.train)
     settings["dev data"] = _list_checksums(data.dev)
     if options.cross_encoder:
-        from sentence_beam.transforms.training.cross_encoder import weights_id
+        from sentence_beam.transforms.training.cross_encoder import identify_weights
 
-        settings["weights"] = weights_id(options)
+        settings["weights"] = identify_weights(options)
     else:
         settings["weights"] = resolve_space(resolve_model(options.model, options.revision)).id
     return settings

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.training.labels import read_labels
 from sentence_beam.transforms.training.roles import LABEL, SCORE
-from sentence_beam.transforms.training.training_examples import Examples, shown
+from sentence_beam.transforms.training.training_examples import Examples, quote_value
 
 SHOWN = 5  # labels in an error
 
 
-def labels_of(
+def find_labels(
     train: Examples, held_out: Sequence[Examples | None], labels_named: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the labels in their order: as given, else sorted.
@@ -22,7 +22,7 @@ def labels_of(
     labels = read_labels(labels_named).names or tuple(sorted(seen))
     if len(seen) < 2:
         raise OptionError(
-            f"all labels are {shown(next(iter(seen)))}; there is nothing to tell apart"
+            f"all labels are {quote_value(next(iter(seen)))}; there is nothing to tell apart"
         )
     for examples in (train, *filter(None, held_out)):
         _check_known(examples, labels, bool(labels_named))
@@ -34,7 +34,7 @@ def labels_of(
     if len(labels) > len(seen) or len(seen) > len(train) // 2:
         column = train.sources[0].columns[LABEL]
         raise OptionError(
-            f"{len(seen):,} different labels in {len(train):,} rows, as {shown(labels[0])}: is"
+            f"{len(seen):,} different labels in {len(train):,} rows, as {quote_value(labels[0])}: is"
             f" {column} the column of labels? Say --columns with the names in the order"
             " text1,text2,label"
         )
@@ -47,11 +47,13 @@ def _check_known(examples: Examples, labels: Sequence[str], are_named: bool) -> 
         if label not in labels:
             reason = "not among --labels" if are_named else "a label that no training row has"
             raise OptionError(
-                f"{examples.where(place)}: {shown(label)} is {reason}; there are {_join(labels)}"
+                f"{examples.where(place)}: {quote_value(label)} is {reason}; there are {_join(labels)}"
             )
 
 
-def scaled(examples: Examples, scores: tuple[float, float] | None, bounded: bool) -> list[float]:
+def scale_scores(
+    examples: Examples, scores: tuple[float, float] | None, bounded: bool
+) -> list[float]:
     """Return the scores from 0 to 1, `scores` being the ends of the data's scale.
 
     Without `scores` they stay unchanged. Raises OptionError for a row outside of the scale, and if
@@ -74,7 +76,7 @@ def scaled(examples: Examples, scores: tuple[float, float] | None, bounded: bool
 
 
 def _join(labels: Sequence[str]) -> str:
-    names = [shown(label) for label in labels[:SHOWN]]
+    names = [quote_value(label) for label in labels[:SHOWN]]
     if len(labels) > SHOWN:
         names.append("...")
     return ", ".join(names)

@@ -4,11 +4,11 @@ import copy
 
 from apache_beam.options.pipeline_options import SetupOptions, StandardOptions
 
-from sentence_beam.pipelines.common.beam_flags import pipeline_options
+from sentence_beam.pipelines.common.beam_flags import make_pipeline_options
 
 
 def test_views_are_made_once_and_share_values() -> None:
-    options = pipeline_options(["--runner=FnApiRunner"])
+    options = make_pipeline_options(["--runner=FnApiRunner"])
     view = options.view_as(StandardOptions)
     assert options.view_as(StandardOptions) is view
     view.streaming = True
@@ -18,7 +18,7 @@ def test_views_are_made_once_and_share_values() -> None:
 
 
 def test_copies_have_their_own_values() -> None:
-    options = pipeline_options(["--runner=FnApiRunner"])
+    options = make_pipeline_options(["--runner=FnApiRunner"])
     options.view_as(SetupOptions).save_main_session = False
     copied = copy.deepcopy(options)
     assert copied.view_as(SetupOptions).save_main_session is False

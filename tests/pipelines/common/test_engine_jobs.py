@@ -15,7 +15,7 @@ from sentence_beam.pipelines.common import engine_jobs
 from sentence_beam.pipelines.common.writing import writing
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.runs.lease import JobState, Lease
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 
 NAME = "sentence-beam-20261122t153748-123z-fff87f"
 RUN = "20261122T153748_123Z-fff87f"
@@ -55,19 +55,19 @@ def on_flink(state: str, begun: datetime = BEGUN, name: str = NAME) -> dict[str,
 
 def test_flink_is_asked_for_the_job_by_its_name(flink: tuple[str, list[dict[str, Any]]]) -> None:
     address, jobs = flink
-    assert engine_jobs.state_of(lease_of(address)) is JobState.UNLISTED
+    assert engine_jobs.ask_state(lease_of(address)) is JobState.UNLISTED
     jobs += [on_flink("RUNNING", name="another"), on_flink("FAILED", BEGUN - timedelta(days=1))]
-    assert engine_jobs.state_of(lease_of(address)) is JobState.UNLISTED, (
+    assert engine_jobs.ask_state(lease_of(address)) is JobState.UNLISTED, (
         "yesterday's job may have had this name"
     )
     for state in ("CREATED", "RUNNING", "RESTARTING", "SUSPENDED", "CANCELLING"):
         jobs[:] = [on_flink(state), on_flink("FAILED")]
-        assert engine_jobs.state_of(lease_of(address)) is JobState.RUNNING, state
+        assert engine_jobs.ask_state(lease_of(address)) is JobState.RUNNING, state
     for state in ("FINISHED", "FAILED", "CANCELED"):
         jobs[:] = [on_flink(state)]
-        assert engine_jobs.state_of(lease_of(address)) is JobState.ENDED, state
-    assert engine_jobs.state_of(lease_of("http://127.0.0.1:1")) is JobState.UNKNOWN
-    assert engine_jobs.state_of(lease_of("")) is JobState.UNKNOWN
+        assert engine_jobs.ask_state(lease_of(address)) is JobState.ENDED, state
+    assert engine_jobs.ask_state(lease_of("http://127.0.0.1:1")) is JobState.UNKNOWN
+    assert engine_jobs.ask_state(lease_of("")) is JobState.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_flink_is_asked_for_the_job_by_its_name(flink: tuple[str, list[dict[str,
 def test_a_flink_application_is_asked_where_its_command_runs(
     flags: list[str], address: str
 ) -> None:
-    assert engine_jobs.address(PipelineOptions(flags)) == address
+    assert engine_jobs.find_address(PipelineOptions(flags)) == address
 
 
 def test_dataflow_is_asked_for_the_job_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_dataflow_is_asked_for_the_job_by_its_name(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(dataflow, "JobsV1Beta3Client", Client)
     lease = lease_of("project/region", "DataflowRunner")
-    assert engine_jobs.state_of(lease) is JobState.UNLISTED
+    assert engine_jobs.ask_state(lease) is JobState.UNLISTED
     assert asked == [{"project_id": "project", "location": "region", "name": NAME}]
     for state, expected in {
         "QUEUED": "RUNNING",
@@ -107,7 +107,7 @@ def test_dataflow_is_asked_for_the_job_by_its_name(monkeypatch: pytest.MonkeyPat
         "CANCELLED": "ENDED",
     }.items():
         jobs[:] = [dataflow.Job(name=NAME, create_time=BEGUN, current_state=f"JOB_STATE_{state}")]
-        assert engine_jobs.state_of(lease) is JobState[expected], state
+        assert engine_jobs.ask_state(lease) is JobState[expected], state
 
 
 def test_a_store_is_free_as_soon_as_the_engine_says_that_its_job_ended(
@@ -121,7 +121,7 @@ def test_a_store_is_free_as_soon_as_the_engine_says_that_its_job_ended(
         "--environment_type=PROCESS",
         "--environment_options=process_command=/bin/true",
     ]
-    first = new_run()
+    first = make_run_id()
     options = PipelineOptions(flags)
     with writing(str(tmp_path), first, options) as writer:
         name = options.view_as(GoogleCloudOptions).job_name
@@ -130,9 +130,9 @@ def test_a_store_is_free_as_soon_as_the_engine_says_that_its_job_ended(
     here = PipelineOptions(["--runner=FnApiRunner"])
     with (
         pytest.raises(SentenceBeamError, match=f"{first} .job {name}"),
-        writing(str(tmp_path), new_run(), here),
+        writing(str(tmp_path), make_run_id(), here),
     ):
         pass
     jobs[:] = [on_flink("CANCELED", datetime.now(UTC), name)]
-    with writing(str(tmp_path), new_run(), here):
+    with writing(str(tmp_path), make_run_id(), here):
         pass

@@ -227,15 +227,15 @@ COMPLAINTS = {
 
 @pytest.mark.parametrize("text", COMPLAINTS)
 def test_what_an_engine_complains_of(text: str) -> None:
-    line = engines.meaning(text)
+    line = engines.explain_error(text)
     assert line is not None
     assert "\n" not in line
     assert all(word in line for word in COMPLAINTS[text]), line
 
 
 def test_a_complaint_that_nobody_foresaw_stays_as_it_is() -> None:
-    assert engines.meaning("something else") is None
-    with pytest.raises(RuntimeError, match="something else"), engines.explained():
+    assert engines.explain_error("something else") is None
+    with pytest.raises(RuntimeError, match="something else"), engines.explaining():
         raise RuntimeError("something else")
 
 
@@ -245,7 +245,7 @@ def test_options_that_beam_finds_wrong_when_it_submits() -> None:
     )
     with (
         pytest.raises(OptionError, match=r"^Invalid GCS path \(x\), given for temp_location.$"),
-        engines.explained(),
+        engines.explaining(),
     ):
         raise error
 

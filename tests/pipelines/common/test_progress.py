@@ -70,14 +70,14 @@ def test_a_terminal_shows_a_bar_or_a_clock_and_nothing_of_it_stays(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr", terminal.out)
-    with shown.watched(terminal.out):
+    with shown.watching(terminal.out):
         terminal.wait_for("getting ready, 0s")
         with progress.stage(progress.LOADING):
             terminal.wait_for("loading the model, 0s")
         with progress.stage("verifying", 4, "shards"):
             progress.step(2)
             terminal.wait_for(r"verifying:  50%\|█+ +\| 2/4 \[")
-            shown.aside("a line that stays")
+            shown.print_aside("a line that stays")
         progress.planned(1000)
         terminal.wait_for("waiting for the first batch")
         progress.advance(10, 250)
@@ -90,10 +90,10 @@ def test_nothing_moves_while_a_command_goes_on_until_somebody_ends_it(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr", terminal.out)
-    with shown.watched(terminal.out), progress.stage(progress.LOADING):
+    with shown.watching(terminal.out), progress.stage(progress.LOADING):
         terminal.wait_for("loading the model, 0s")
-        with shown.unwatched(), progress.stage("searching the index"):
-            shown.news("it answers now")
+        with shown.hiding_progress(), progress.stage("searching the index"):
+            shown.print_news("it answers now")
             assert "it answers now" in terminal.seen()
             while terminal.left():
                 time.sleep(0.01)
@@ -110,7 +110,7 @@ def test_nothing_is_written_over_what_somebody_types(
     monkeypatch.setattr(
         "sys.stdin", SimpleNamespace(isatty=lambda: True, buffer=io.BytesIO(b"one\ntwo\n"))
     )
-    with shown.watched(terminal.out):
+    with shown.watching(terminal.out):
         terminal.wait_for("getting ready, 0s")
         with as_typed() as typed:
             terminal.wait_for("reading standard input; Ctrl-D on a line of its own ends it")
@@ -134,7 +134,7 @@ def test_a_bar_goes_on_where_the_last_piece_of_the_work_ended() -> None:
             assert progress.current().done == done
     with progress.stage("adding rows", 3, "rows"):
         assert progress.current().done == 0
-    assert list(progress.over([1, 2], "reading", "shards")) == [1, 2]
+    assert list(progress.count_over([1, 2], "reading", "shards")) == [1, 2]
     assert progress.current().stage == ""
 
 
@@ -142,7 +142,7 @@ def test_a_notebook_has_a_line_that_moves(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(shown, "SECONDS", 0.005)
     stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
     with stream() as out:
-        with shown.watched(out), progress.stage(progress.LOADING):
+        with shown.watching(out), progress.stage(progress.LOADING):
             while "\rloading the model, 0s" not in out.getvalue():
                 time.sleep(0.01)
         assert out.getvalue().rpartition("\r")[0].rpartition("\r")[2].strip() == ""
@@ -152,7 +152,7 @@ def test_a_notebook_has_a_line_that_moves(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "SECONDS_APART", 0.005)
     with io.StringIO() as out:
-        with shown.watched(out), progress.stage("verifying", 4, "shards"):
+        with shown.watching(out), progress.stage("verifying", 4, "shards"):
             progress.step(2)
             while "verifying: 2 of 4 shards, about 0s left\n" not in out.getvalue():
                 time.sleep(0.01)
@@ -160,7 +160,7 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stream_that_is_gone_is_no_error() -> None:
-    with shown.watched(None):
+    with shown.watching(None):
         pass
 
 

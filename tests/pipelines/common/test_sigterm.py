@@ -12,7 +12,7 @@ from helpers.commands import Run, code_process
 from helpers.containers import NAMESPACE, needs_namespaces, terminated
 from helpers.corpora import manifest_of, sentences, write_lines
 
-from sentence_beam.pipelines.common.sigterm import interrupted_by_sigterm
+from sentence_beam.pipelines.common.sigterm import interrupting_by_sigterm
 from sentence_beam.transforms.store.runs import lease
 
 LINE = "sentence-beam embed: interrupted; run the same command again to go on\n"
@@ -143,7 +143,7 @@ def test_a_thread_that_never_ends_does_not_keep_an_interrupted_command(tmp_path:
 
 def test_forked_children_die_of_it() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with interrupted_by_sigterm():
+    with interrupting_by_sigterm():
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -155,7 +155,7 @@ def test_forked_children_die_of_it() -> None:
 def test_what_a_parent_had_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with interrupted_by_sigterm():
+        with interrupting_by_sigterm():
             os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -14,7 +14,7 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 from helpers.snapshots import units_of
 
-from sentence_beam.pipelines.common.summary import late_note
+from sentence_beam.pipelines.common.summary import warn_of_late
 from sentence_beam.pipelines.embed import build, parser
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.options import EmbedOptions
@@ -142,4 +142,4 @@ def test_windows_of_late_chunks_that_hold_one_piece_are_noted(
 ) -> None:
     job, space = SimpleNamespace(chunks=ChunksSpec.parse(chunks)), SimpleNamespace(max_tokens=48)
     resolved: Any = SimpleNamespace(job=job, space=space)
-    assert (late_note(resolved) or "").partition(",")[0] == (note or "")
+    assert (warn_of_late(resolved) or "").partition(",")[0] == (note or "")

@@ -23,7 +23,13 @@ from hypothesis import strategies as st
 
 from sentence_beam.pipelines.cli import main
 from sentence_beam.pipelines.common import tables
-from sentence_beam.pipelines.common.tables import Column, columns_of, end, excerpt, middle
+from sentence_beam.pipelines.common.tables import (
+    Column,
+    count_columns_of,
+    cut_end,
+    cut_excerpt,
+    cut_middle,
+)
 from sentence_beam.transforms.base.errors import printable
 
 TEXTS = [
@@ -114,10 +120,10 @@ def test_no_table_is_wider_than_the_terminal(
     with terminal(width, monkeypatch) as lines:
         assert main([str(part) for part in commands(made, model)[name]]) == 0
     assert lines
-    assert max(map(columns_of, lines)) <= width
+    assert max(map(count_columns_of, lines)) <= width
     assert "\x1b" not in "".join(lines)
     if name in ("search", "pairs"):
-        assert max(map(columns_of, lines)) > width - 20, "texts take the room that there is"
+        assert max(map(count_columns_of, lines)) > width - 20, "texts take the room that there is"
 
 
 def test_the_lines_of_a_search_on_a_terminal(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,15 +192,16 @@ LONG = st.text(max_size=300).map(printable)
 
 
 @pytest.mark.parametrize(
-    "cut", [end, middle, excerpt, lambda text, width: excerpt(text, width, text[-9:])]
+    "cut",
+    [cut_end, cut_middle, cut_excerpt, lambda text, width: cut_excerpt(text, width, text[-9:])],
 )
 @given(text=LONG, width=st.integers(4, 60))
 def test_what_is_cut_fits_and_what_fits_is_not_cut(
     cut: Callable[[str, int], str], text: str, width: int
 ) -> None:
     found = cut(text, width)
-    assert columns_of(found) <= width
-    assert columns_of(text) > width or found == text
+    assert count_columns_of(found) <= width
+    assert count_columns_of(text) > width or found == text
 
 
 @pytest.mark.parametrize(
@@ -209,18 +216,18 @@ def test_what_is_cut_fits_and_what_fits_is_not_cut(
     ],
 )
 def test_an_excerpt_shows_what_was_looked_for(text: str, query: str, found: str) -> None:
-    assert found in excerpt(text, 40, query)
+    assert found in cut_excerpt(text, 40, query)
 
 
 def test_the_middle_of_an_id_goes_and_its_end_stays() -> None:
-    assert middle("corpus/2026/part-00017.parquet#4711", 20) == "corpus/20…rquet#4711"
+    assert cut_middle("corpus/2026/part-00017.parquet#4711", 20) == "corpus/20…rquet#4711"
 
 
 def test_where_the_output_lacks_the_character_dots_are_three(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-    assert end("abcdefghij", 8) == "abcde..."
+    assert cut_end("abcdefghij", 8) == "abcde..."
 
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
@@ -235,6 +242,6 @@ def test_columns_go_in_their_order_where_the_terminal_is_narrow(
     rows = [["x" * 10, "y" * 10, "z" * 10, ""]]
     seen: list[Any] = []
     for width in (34, 33, 22, 10):
-        monkeypatch.setattr(tables, "terminal_width", lambda width=width: width)
-        seen.append(tables.table(columns, rows)[0].split())
+        monkeypatch.setattr(tables, "find_terminal_width", lambda width=width: width)
+        seen.append(tables.format_table(columns, rows)[0].split())
     assert seen == [["a", "b", "c"], ["a", "b"], ["a", "b"], ["a"]]

@@ -18,7 +18,7 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 from helpers.snapshots import night, numbered
 
-from sentence_beam.pipelines.common.writing import Writer, result_of, writing
+from sentence_beam.pipelines.common.writing import Writer, read_run_result, writing
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.runs import lease
@@ -180,13 +180,13 @@ def test_a_run_that_committed_is_a_success_without_its_result(
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    found = result_of(root, whole.run, Writer(PipelineOptions(["--runner=FnApiRunner"])))
+    found = read_run_result(root, whole.run, Writer(PipelineOptions(["--runner=FnApiRunner"])))
     assert found is not None
     assert (found.status, found.exit_code, found.duplicate_ids) == ("committed", 0, None)
     assert found.message == "committed; the record of it is missing or damaged"
     assert (found.ledger, found.tokens, found.space) == (whole.ledger, 45, whole.space)
     with pytest.raises(SentenceBeamError, match="ended without a result"):
-        result_of(root, "another", Writer(PipelineOptions(["--runner=FnApiRunner"])))
+        read_run_result(root, "another", Writer(PipelineOptions(["--runner=FnApiRunner"])))
 
 
 def test_a_job_that_fails_after_its_commit_is_a_success(

@@ -9,9 +9,9 @@ from sentence_beam.transforms.base.arrow_arrays import (
     as_hashes,
     as_keys,
     as_matrix,
-    fixed_size,
-    hash_column,
-    hash_prefixes,
+    get_hash_prefixes,
+    make_hash_column,
+    make_vector_column,
 )
 
 HASHES = st.lists(st.binary(min_size=16, max_size=16), max_size=20)
@@ -27,19 +27,19 @@ def test_hashes_come_back_from_a_column_a_slice_and_chunks(
     assert as_hashes(part).tobytes() == b"".join(part.to_pylist())
     chunked = pa.chunked_array([column.slice(0, start), part], pa.binary(16))
     assert as_hashes(chunked).tobytes() == b"".join(chunked.to_pylist())
-    assert hash_column(as_hashes(part)).equals(part)
+    assert make_hash_column(as_hashes(part)).equals(part)
 
 
 @given(HASHES)
 def test_keys_and_prefixes_sort_as_the_hashes_do(hashes: list[bytes]) -> None:
     array = as_hashes(pa.array(hashes, pa.binary(16)))
     assert [hashes[i] for i in np.argsort(as_keys(array), kind="stable")] == sorted(hashes)
-    assert hash_prefixes(array).tolist() == [int.from_bytes(item[:8], "big") for item in hashes]
+    assert get_hash_prefixes(array).tolist() == [int.from_bytes(item[:8], "big") for item in hashes]
 
 
 def test_vectors_come_back_from_a_column_and_a_slice() -> None:
     vectors = np.arange(12, dtype=np.float32).reshape(4, 3)
-    column = fixed_size(vectors)
+    column = make_vector_column(vectors)
     assert np.array_equal(as_matrix(column), vectors)
     assert np.array_equal(as_matrix(column.slice(1, 2)), vectors[1:3])
     assert as_matrix(column.slice(4)).shape == (0, 3)

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.columns import (
-    column,
-    equals,
+    as_numbers,
+    as_whole,
+    find_equals,
+    get_column,
+    get_numbers,
     is_valid,
-    lookup,
-    nth_of_equals,
-    numbers,
-    numbers_of,
-    rows_at,
+    look_up,
+    rank_equals,
     sum_by_place,
+    sum_column,
+    take_rows_at,
     texts,
-    total,
-    whole,
 )
 
 TRIED = settings(max_examples=examples(100), deadline=None)
@@ -47,14 +47,14 @@ def chunked(values: list[Any], kind: pa.DataType, cut: int) -> pa.ChunkedArray:
 @given(words, cuts)
 def test_a_column_is_one_array_however_it_was_cut(values: list[str | None], cut: int) -> None:
     some = chunked(values, pa.string(), cut)
-    assert whole(some).to_pylist() == values
+    assert as_whole(some).to_pylist() == values
     table = pa.table({"x": some})
-    assert column(table, "x").to_pylist() == values
+    assert get_column(table, "x").to_pylist() == values
     assert is_valid(table, "x").tolist() == [value is not None for value in values]
 
 
 def test_a_column_without_chunks_is_an_empty_array() -> None:
-    found = whole(pa.chunked_array([], pa.string()))
+    found = as_whole(pa.chunked_array([], pa.string()))
     assert (type(found), len(found)) == (pa.StringArray, 0)
 
 
@@ -65,7 +65,7 @@ def test_numbers_have_a_value_for_null(
 ) -> None:
     for null in (0, 1):
         some = pa.table({"x": pa.array(values, kind)}).slice(start)
-        found = numbers(some, "x", null)
+        found = get_numbers(some, "x", null)
         assert found.dtype == dtype
         assert found.tolist() == [null if value is None else value for value in values[start:]]
 
@@ -76,8 +76,8 @@ def test_sums_are_those_of_whole_numbers(values: list[int | None], cut: int) -> 
     some = chunked(values, pa.int64(), cut)
     there = [value for value in values if value is not None]
     if abs(sum(there)) < 2**63:
-        assert total(pa.table({"x": some}), "x") == sum(there)
-    assert numbers_of(some, -1).tolist() == [-1 if value is None else value for value in values]
+        assert sum_column(pa.table({"x": some}), "x") == sum(there)
+    assert as_numbers(some, -1).tolist() == [-1 if value is None else value for value in values]
 
 
 @TRIED
@@ -85,7 +85,7 @@ def test_sums_are_those_of_whole_numbers(values: list[int | None], cut: int) -> 
 def test_lookup_is_the_first_place_or_none(
     values: list[str | None], among: list[str | None], cut: int
 ) -> None:
-    found = lookup(chunked(values, pa.string(), cut), chunked(among, pa.string(), cut))
+    found = look_up(chunked(values, pa.string(), cut), chunked(among, pa.string(), cut))
     assert found.dtype == np.int64
     assert found.tolist() == [
         among.index(value) if value is not None and value in among else -1 for value in values
@@ -96,14 +96,14 @@ def test_lookup_is_the_first_place_or_none(
 @given(st.lists(st.tuples(st.none() | st.integers(0, 2), st.none() | st.integers(0, 2))))
 def test_null_equals_nothing(pairs: list[tuple[int | None, int | None]]) -> None:
     left, right = (pa.array([pair[side] for pair in pairs], pa.int64()) for side in range(2))
-    assert equals(left, right).tolist() == [a == b and a is not None for a, b in pairs]
+    assert find_equals(left, right).tolist() == [a == b and a is not None for a, b in pairs]
 
 
 @TRIED
 @given(st.lists(st.integers(-1, 3), max_size=12))
 def test_rows_at_places_are_null_for_none(at: list[int]) -> None:
     table = pa.table({"x": ["a", "b", "c", "d"], "y": [0, 1, 2, 3]})
-    found = rows_at(table, np.array(at, np.int64))
+    found = take_rows_at(table, np.array(at, np.int64))
     assert found["x"].to_pylist() == ["abcd"[place] if place >= 0 else None for place in at]
     assert found["y"].to_pylist() == [place if place >= 0 else None for place in at]
 
@@ -123,7 +123,7 @@ def test_sums_by_place_are_exact(pairs: list[tuple[int, int]]) -> None:
 @given(st.lists(st.integers(-1, 3)))
 def test_equals_are_counted_in_order(codes: list[int]) -> None:
     wanted = [codes[:place].count(code) for place, code in enumerate(codes)]
-    assert nth_of_equals(np.array(codes, np.int64)).tolist() == wanted
+    assert rank_equals(np.array(codes, np.int64)).tolist() == wanted
 
 
 @TRIED

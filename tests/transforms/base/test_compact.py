@@ -3,8 +3,8 @@
 import pickle
 
 from sentence_beam.transforms.corpus import InputFile, Span
-from sentence_beam.transforms.steps.plan.elements import PlannedFiles, packed
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.steps.plan.elements import PlannedFiles, pack_table
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows
 from sentence_beam.transforms.store.records import UnitRecord
 
 FILES = [
@@ -29,8 +29,8 @@ def test_files_and_spans_are_the_same_after_they_were_pickled() -> None:
 
 
 def test_a_small_file_takes_few_bytes_on_its_way_to_the_plan() -> None:
-    rows = planned_rows([OpenedFile(span.file, (span,)).row() for span in SPANS])
-    batch = PlannedFiles(packed(rows))
+    rows = make_planned_rows([OpenedFile(span.file, (span,)).row() for span in SPANS])
+    batch = PlannedFiles(pack_table(rows))
     assert pickle.loads(pickle.dumps(batch)).table.equals(rows)  # noqa: S301 (of this test)
     checksums = sum(len(file.checksum) for file in FILES)
     assert len(pickle.dumps(batch)) - checksums < 80 * len(FILES)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentence_beam.transforms.base.extras import CONSTRAINTS, pip_line
+from sentence_beam.transforms.base.extras import CONSTRAINTS, format_pip_line
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +27,7 @@ def test_in_the_clone_it_is_the_line_of_the_readme(
     pip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert pip_line("serve") == "pip install -c constraints.txt '.[serve]'"
+    assert format_pip_line("serve") == "pip install -c constraints.txt '.[serve]'"
 
 
 def test_elsewhere_it_names_the_clone(
@@ -37,7 +37,7 @@ def test_elsewhere_it_names_the_clone(
     home.mkdir()
     (home / CONSTRAINTS).touch()
     monkeypatch.chdir(tmp_path)
-    assert shlex.split(pip_line("gcp", home)) == [
+    assert shlex.split(format_pip_line("gcp", home)) == [
         "pip",
         "install",
         "-c",
@@ -47,14 +47,14 @@ def test_elsewhere_it_names_the_clone(
 
 
 def test_without_a_clone_it_says_that_one_is_needed(tmp_path: Path) -> None:
-    assert pip_line("gcp", tmp_path).endswith(
+    assert format_pip_line("gcp", tmp_path).endswith(
         "constraints.txt '.[gcp]' in a clone of sentence-beam"
     )
 
 
 def test_another_pip_on_the_path_is_not_used(pip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/elsewhere/bin/python")
-    assert pip_line("serve").startswith("/elsewhere/bin/python -m pip install -c ")
+    assert format_pip_line("serve").startswith("/elsewhere/bin/python -m pip install -c ")
 
 
 def test_no_message_or_page_tells_to_install_what_no_index_has() -> None:

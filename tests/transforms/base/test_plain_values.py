@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.base.plain_values import json_value, python_rows, python_values
+from sentence_beam.transforms.base.plain_values import (
+    to_json_value,
+    to_python_rows,
+    to_python_values,
+)
 
 YEAR_20240 = 576_573_000_000_000_000  # microseconds
 FAR = "20240-11-14T14:40:00.000000"
@@ -43,7 +47,7 @@ KINDS: dict[str, tuple[list[Any], pa.DataType, list[Any]]] = {
 def test_values_as_json(name: str) -> None:
     values, kind, expected = KINDS[name]
     column = pa.chunked_array([pa.array(values, kind)])
-    found = [json_value(value) for value in python_values(column)]
+    found = [to_json_value(value) for value in to_python_values(column)]
     json.dumps(found, allow_nan=False)
     if expected is not None:
         assert found == expected
@@ -51,7 +55,7 @@ def test_values_as_json(name: str) -> None:
 
 def test_rows_have_the_values_of_their_columns() -> None:
     table = pa.table({"a": ["x", None], "at": pa.array([YEAR_20240, 0], MICROSECONDS)})
-    [first, second] = python_rows(table)
+    [first, second] = to_python_rows(table)
     assert first == {"a": "x", "at": FAR}
     assert second == {"a": None, "at": "1970-01-01T00:00:00.000000"}
 
@@ -67,9 +71,9 @@ KEYS = st.one_of(st.text(), st.integers(), st.dates(), st.binary())
 
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)))
 def test_any_value_has_json(value: Any) -> None:
-    json.dumps(json_value(value), allow_nan=False)
+    json.dumps(to_json_value(value), allow_nan=False)
 
 
 def test_times_are_read_again() -> None:
     now = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)
-    assert dt.datetime.fromisoformat(json_value(now)) == now
+    assert dt.datetime.fromisoformat(to_json_value(now)) == now

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.where import checked, columns_named, evaluated
+from sentence_beam.transforms.base.where import evaluate_filter, list_named_columns, parse_filter
 
 DAY = dt.date(2021, 5, 1)
 MOMENT = dt.datetime(2021, 5, 1, 12)
@@ -52,7 +52,7 @@ N = None
 
 
 def found(where: str | pc.Expression) -> list[bool | None]:
-    return evaluated(checked(where, TABLE.schema), TABLE).to_pylist()
+    return evaluate_filter(parse_filter(where, TABLE.schema), TABLE).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_mistake_is_one_line(where: Any, said: str) -> None:
 
 def test_the_columns_that_a_filter_names() -> None:
     where = "lang = 'x' AND (NOT \"a b\" > 1 OR 'a' IN tags) OR lang LIKE 'year' AND like BETWEEN 1 AND 2"
-    assert columns_named(where, TABLE.schema) == ["lang", "a b", "tags", "like"]
+    assert list_named_columns(where, TABLE.schema) == ["lang", "a b", "tags", "like"]
 
 
 def conditions() -> st.SearchStrategy[str]:
@@ -220,21 +220,21 @@ def test_a_text_column_of_numbers_is_not_ordered_as_text() -> None:
         return {"lang": "int"}.get(column)
 
     for where in ("lang < '5'", "lang BETWEEN '1' AND '5'"):
-        checked(where, TABLE.schema)
+        parse_filter(where, TABLE.schema)
         with pytest.raises(OptionError, match=r"--keep-columns lang:int, which runs no model"):
-            checked(where, TABLE.schema, numbers_in=numbers_in)
-    checked("lang = '5'", TABLE.schema, numbers_in=numbers_in)
+            parse_filter(where, TABLE.schema, numbers_in=numbers_in)
+    parse_filter("lang = '5'", TABLE.schema, numbers_in=numbers_in)
 
 
 def test_an_expression_over_an_unknown_column_is_told_the_columns() -> None:
     with pytest.raises(OptionError, match="lang") as caught:
-        checked(pc.field("nowhere") == 1, TABLE.schema)
+        parse_filter(pc.field("nowhere") == 1, TABLE.schema)
     assert str(caught.value).startswith("--where: ")
 
 
 def test_true_and_false_are_values() -> None:
     found = {
-        value: evaluated(checked(f"good = {value}", TABLE.schema), TABLE).to_pylist()
+        value: evaluate_filter(parse_filter(f"good = {value}", TABLE.schema), TABLE).to_pylist()
         for value in ("TRUE", "true", "false")
     }
     assert found["TRUE"] == found["true"] == [True, False, None, True]
@@ -243,12 +243,12 @@ def test_true_and_false_are_values() -> None:
 
 def test_so_many_conditions_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sentence_beam.transforms.base.where_parser.MAX_CONDITIONS", 3)
-    checked("year = 1 OR year = 2 OR good", TABLE.schema)
+    parse_filter("year = 1 OR year = 2 OR good", TABLE.schema)
     with pytest.raises(OptionError, match="more than 3 conditions"):
-        checked("year = 1 OR year = 2 OR good OR year = 4", TABLE.schema)
+        parse_filter("year = 1 OR year = 2 OR good OR year = 4", TABLE.schema)
 
 
 @pytest.mark.parametrize("where", ["year = lang", "year IN (lang)", "year BETWEEN 1 AND lang"])
 def test_a_column_in_the_place_of_a_value_is_told_which_values_there_are(where: str) -> None:
     with pytest.raises(OptionError, match="a number, a text in single quotes, true or false"):
-        checked(where, TABLE.schema)
+        parse_filter(where, TABLE.schema)

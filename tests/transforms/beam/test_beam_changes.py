@@ -14,7 +14,7 @@ from helpers.snapshots import parts_of, small_parts, units_of, watch_parts
 
 from sentence_beam.transforms.beam.commit import CountRows
 from sentence_beam.transforms.steps.commit import count_changes
-from sentence_beam.transforms.steps.commit.count_changes import Counting, rows_to_count
+from sentence_beam.transforms.steps.commit.count_changes import Counting, list_rows_to_count
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.changed_rows import Changes
 from sentence_beam.transforms.store.runs.commit import Run
@@ -131,7 +131,7 @@ def test_parts_that_the_last_manifest_has_too_are_not_read(
     run, units = nights.begin(corpus)
     fact = settled(run, units)
     read = watch_parts(monkeypatch)
-    assert list(rows_to_count(fact, run, ids=True))[1:] == [
+    assert list(list_rows_to_count(fact, run, ids=True))[1:] == [
         Counting(RunFact(changes=Changes())),
         Counting(RunFact(duplicate_ids=0)),
     ]

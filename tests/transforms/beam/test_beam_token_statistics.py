@@ -20,7 +20,7 @@ from sentence_beam.transforms.corpus import InputFile, match_inputs
 from sentence_beam.transforms.encoder.load import load_statistics
 from sentence_beam.transforms.pooling import TokenStatistics
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 from sentence_beam.transforms.steps.fit.corpus_statistics import Counted, CountJob, plan_spans
 from sentence_beam.transforms.steps.fit.fit_result import read_result
 from sentence_beam.transforms.store.records import Problem
@@ -32,7 +32,7 @@ TEXTS = ["a man is riding a horse", "the dog", "  ", "dog dog cat", "a cat"]
 
 @pytest.fixture
 def job(model: Path, tmp_path: Path) -> CountJob:
-    tokenizer = tokenizer_digest(resolve_model(str(model)))
+    tokenizer = hash_tokenizer(resolve_model(str(model)))
     return CountJob(
         "run1", "token-counts", str(model), None, tokenizer, "text", str(tmp_path / "fit")
     )

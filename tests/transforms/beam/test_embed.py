@@ -156,7 +156,7 @@ def test_a_worker_that_dies_of_reading_names_the_files(
     for _ in range(2):
         for name in sorted({some[0].name for some in spans}):
             with pytest.raises(ZeroDivisionError):
-                with crash_guard.marked(str(store), job.run.id, name, dying):
+                with crash_guard.mark_work(str(store), job.run.id, name, dying):
                     _ = 1 / 0  # the worker is lost on the way
     monkeypatch.setattr("sentence_beam.transforms.beam.embed.read_units", read_and_die)
     made = eager.outputs(Embed(job), spans, names=OUTPUTS)

@@ -16,7 +16,7 @@ from sentence_beam.transforms.beam.fit import FitCalibration
 from sentence_beam.transforms.calibration import load_calibration, parse_calibration
 from sentence_beam.transforms.steps.fit.fit_result import read_result
 from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob
-from sentence_beam.transforms.steps.fit.store_fit import FitJob, parts_of
+from sentence_beam.transforms.steps.fit.store_fit import FitJob, divide_shards
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -36,7 +36,7 @@ def job_of(folder: Path, method: str, **changes: Any) -> FitJob:
 
 def test_whitening_makes_the_covariance_the_identity(tmp_path: Path) -> None:
     shards = write_shards(tmp_path, ROWS, 5)
-    (result,) = eager.run(FitCalibration(job_of(tmp_path, "whitening")), parts_of(shards))
+    (result,) = eager.run(FitCalibration(job_of(tmp_path, "whitening")), divide_shards(shards))
     calibration = load_calibration(str(tmp_path / "fit"))
     assert np.abs(np.cov(calibration.apply(ROWS).T) - np.eye(DIM)).max() < 1e-4
     assert (result.run, result.exit_code, result.message) == ("run1", 0, "")
@@ -53,7 +53,7 @@ def test_it_is_the_same_from_any_number_of_shards(tmp_path: Path) -> None:
         folder.mkdir()
         eager.run(
             FitCalibration(job_of(folder, "standardize")),
-            parts_of(write_shards(folder, ROWS, count)),
+            divide_shards(write_shards(folder, ROWS, count)),
         )
         found.append(load_calibration(str(folder / "fit")).apply(ROWS))
     np.testing.assert_allclose(*found, rtol=0, atol=1e-6)
@@ -66,7 +66,7 @@ def test_a_failed_fit_is_a_result_and_no_calibration(
     shards = write_shards(tmp_path, ROWS, 3)
     if damage:
         Path(shards[1]).write_bytes(b"PAR1")
-    (result,) = eager.run(FitCalibration(job_of(tmp_path, method)), parts_of(shards))
+    (result,) = eager.run(FitCalibration(job_of(tmp_path, method)), divide_shards(shards))
     assert result.exit_code == (1 if damage else 2)
     assert (shards[1] if damage else "whitening:7") in result.message
     assert read_result(str(tmp_path / "fit")) == result

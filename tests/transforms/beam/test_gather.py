@@ -21,7 +21,7 @@ from sentence_beam.transforms.steps.fit.gathered_vectors import (
     gather,
     take_sample,
 )
-from sentence_beam.transforms.steps.fit.store_fit import parts_of
+from sentence_beam.transforms.steps.fit.store_fit import divide_shards
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -39,7 +39,7 @@ def gathered(shards: list[str], job: GatherJob) -> Gathered:
     """All shards, part by part, merged by the combiner."""
     merge = MergeAll(Gathered())
     return merge.extract_output(
-        merge.merge_accumulators([gather(part, job) for part in parts_of(shards)])
+        merge.merge_accumulators([gather(part, job) for part in divide_shards(shards)])
     )
 
 
@@ -67,7 +67,8 @@ def test_one_shard_and_fifty_give_numpys_covariance(tmp_path, normalized):
 def test_accumulators_merge_in_any_grouping(tmp_path):
     job, merge = job_of(tmp_path), MergeAll(Gathered())
     parts = [
-        gather(part, job) for part in parts_of(write_shards(tmp_path, ROWS, 7, normalized=False))
+        gather(part, job)
+        for part in divide_shards(write_shards(tmp_path, ROWS, 7, normalized=False))
     ]
     whole, nothing = Moments.from_rows(ROWS), merge.create_accumulator()
     groupings = [
@@ -89,7 +90,7 @@ def test_accumulators_merge_in_any_grouping(tmp_path):
 def test_in_a_pipeline(tmp_path):
     shards, job = write_shards(tmp_path, ROWS, 9, normalized=False), job_of(tmp_path)
     with beam.Pipeline("FnApiRunner") as pipeline:
-        found = pipeline | beam.Create(parts_of(shards)) | Gather(job)
+        found = pipeline | beam.Create(divide_shards(shards)) | Gather(job)
         assert_that(found, lambda items: same(items[0].moments, Moments.from_rows(ROWS)))
 
 
@@ -155,7 +156,7 @@ def test_a_damaged_shard_is_a_problem(tmp_path):
 @pytest.mark.parametrize(("shards", "parts"), [(0, 0), (1, 1), (63, 63), (64, 64), (1000, 64)])
 def test_parts_hold_every_shard_once_in_order(shards, parts):
     names = [f"s{i:04d}" for i in range(shards)]
-    found = parts_of(names)
+    found = divide_shards(names)
     assert len(found) == parts
     assert [number for number, _ in found] == list(range(parts))
     assert [name for _, part in found for name in part] == names

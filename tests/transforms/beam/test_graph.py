@@ -12,8 +12,8 @@ from helpers import eager
 from helpers.jobs import embed_job
 
 from sentence_beam.transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, graph
-from sentence_beam.transforms.beam.graph import Merge, Together, flat_map, slots_of
-from sentence_beam.transforms.steps.plan.elements import spans_per_element
+from sentence_beam.transforms.beam.graph import Merge, Together, count_slots, flat_map
+from sentence_beam.transforms.steps.plan.elements import count_spans_per_element
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from sentence_beam.transforms.steps.plan.elements import spans_per_element
 def test_slots_are_what_works_at_once(flags: list[str], expected: int | None) -> None:
     options = PipelineOptions(flags)
     runner = "FnApiRunner" if flags[0].endswith("FnApiRunner") else PrismRunner()
-    assert slots_of(beam.Pipeline(runner, options=options)) == expected
+    assert count_slots(beam.Pipeline(runner, options=options)) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_slots_are_what_works_at_once(flags: list[str], expected: int | None) ->
 def test_an_element_has_few_spans_where_slots_would_wait(
     spans: int, slots: int | None, expected: int
 ) -> None:
-    assert spans_per_element(spans, slots) == expected
+    assert count_spans_per_element(spans, slots) == expected
 
 
 def test_four_hundred_slots_work_hardly_longer_than_if_all_could_be_shared_out() -> None:
     for spans in (512, 1000, 2000, 5000, 15_000, 100_000):
-        elements = -(-spans // spans_per_element(spans, 400))
-        rounds = -(-elements // 400) * spans_per_element(spans, 400)
+        elements = -(-spans // count_spans_per_element(spans, 400))
+        rounds = -(-elements // 400) * count_spans_per_element(spans, 400)
         assert rounds / -(-spans // 400) <= 1.2, spans
 
 

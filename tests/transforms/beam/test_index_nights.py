@@ -198,7 +198,7 @@ def test_it_answers_as_one_index_built_of_the_live_rows(
     by_hash = {h: text for rows in files.values() for _, text in rows for h in row_hashes([text])}
     for segment in index["segments"]:
         table = locators.from_bytes((nights.root / segment["locator"]).read_bytes())
-        keep = locators.keep_mask(table)
+        keep = locators.find_live_rows(table)
         opened.append(file_of(nights, segment, keep))
         found = [
             by_hash.get(h) if keep is None or keep[n] else None
@@ -403,7 +403,10 @@ def recount(nights: Nights, files: Rows, only: set[str] | None = None) -> tuple[
     tables = [locators.from_bytes((nights.root / s["locator"]).read_bytes()) for s in listed]
     by_hash = {h: text for rows in files.values() for _, text in rows for h in row_hashes([text])}
     index = SegmentedIndex.open(
-        [file_of(nights, s, locators.keep_mask(t)) for s, t in zip(listed, tables, strict=True)],
+        [
+            file_of(nights, s, locators.find_live_rows(t))
+            for s, t in zip(listed, tables, strict=True)
+        ],
         TrainedIndex.open(nights.root / nights.index["trained"]["path"]),
     )
     rows = [
@@ -752,7 +755,7 @@ def test_a_damaged_copy_of_a_remote_file_is_to_be_removed(
             copy.write_bytes(Path(path).read_bytes())
         return str(copy)
 
-    monkeypatch.setattr("sentence_beam.transforms.search.opened.cached", cached)
+    monkeypatch.setattr("sentence_beam.transforms.search.opened.cache_file", cached)
     index = nights.commit(collection(), IndexRequest("IVF4,SQ8"))
     right = nights.search(["a question"], 5, nprobe=4)
     copy = tmp_path / "cache" / Path(index["segments"][0]["path"]).name

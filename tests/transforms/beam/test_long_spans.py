@@ -43,7 +43,7 @@ def units_of(job: EmbedJob) -> tuple[list[tuple], list[str]]:
 @pytest.fixture
 def reading_once(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Several workers, for which any span of more than 300 bytes is long."""
-    monkeypatch.setattr("sentence_beam.transforms.beam.embed.slots_of", lambda pipeline: 2)
+    monkeypatch.setattr("sentence_beam.transforms.beam.embed.count_slots", lambda pipeline: 2)
     monkeypatch.setattr("sentence_beam.transforms.corpus.unit_files.LONG_BYTES", 300)
     return monkeypatch
 

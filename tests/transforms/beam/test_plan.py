@@ -30,11 +30,11 @@ from sentence_beam.transforms.steps.plan.elements import (
     FilesToOpen,
     PlannedFiles,
     ShardStates,
-    packed,
+    pack_table,
 )
 from sentence_beam.transforms.steps.plan.list_files import list_files
 from sentence_beam.transforms.steps.plan.look import look_at_all
-from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
+from sentence_beam.transforms.steps.plan.planned import make_planned_rows, make_row
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
@@ -121,7 +121,7 @@ def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, f
     assert lines[0][0] == 0
     assert lines[-1][1] == (files.parent / "b.jsonl").stat().st_size
     assert all(before[1] == after[0] for before, after in zip(lines, lines[1:], strict=False))
-    on_record = read_plan(job.root, job.run.id).spans_to_embed()
+    on_record = read_plan(job.root, job.run.id).list_spans_to_embed()
     assert sorted((span.file.relative, span.start) for span in on_record) == sorted(
         (span.file.relative, span.start) for span in spans
     )
@@ -169,10 +169,10 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     job = embed_job(store, model, files, "run2", partition="content")
     opened: list[str] = []
     batches: list[pa.Table] = []
-    kept_types, open_files = footers.kept_types, steps_of_content.open_files
+    kept_types, open_files = footers.read_kept_types, steps_of_content.open_files
     monkeypatch.setattr(
         footers,
-        "kept_types",
+        "read_kept_types",
         lambda file, job: (opened.append(file.relative), kept_types(file, job))[1],
     )
     monkeypatch.setattr(
@@ -258,7 +258,7 @@ def test_a_file_that_goes_before_it_is_opened_ends_the_run(
 ) -> None:
     job = embed_job(store, model, files, partition="content")
     listed = [
-        FilesToOpen(packed(planned_rows([row_of(file) | {"carried": True}])))
+        FilesToOpen(pack_table(make_planned_rows([make_row(file) | {"carried": True}])))
         for file in find_inputs(str(files), "auto", False).files
     ]
     (files.parent / "a.parquet").unlink()
@@ -381,8 +381,10 @@ def test_a_step_that_is_done_again_after_it_made_the_plan_hands_that_out(
     )
     first = step(listed, job)
     assert carried_files(job).keys() == {"a.parquet", "b.jsonl"}
-    monkeypatch.setattr(steps_of_content, "unchanged", lambda *_: pytest.fail("compared again"))
-    monkeypatch.setattr(plan_record, "checked_plan", lambda *_: pytest.fail("planned again"))
+    monkeypatch.setattr(
+        steps_of_content, "find_unchanged", lambda *_: pytest.fail("compared again")
+    )
+    monkeypatch.setattr(plan_record, "check_plan", lambda *_: pytest.fail("planned again"))
     assert sorted(step(listed, job), key=str) == sorted(first, key=str)
 
 

@@ -13,7 +13,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.beam.quantize import Quantize
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.shards.precision import Coding, kept_ranges
+from sentence_beam.transforms.store.shards.precision import Coding, read_kept_ranges
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
 
@@ -40,7 +40,7 @@ def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(
     found = eager.outputs(Quantize(run), units, [], names=OUTPUTS)
     assert found["problems"] == []
     (record,) = found["ranges"]
-    ranges = kept_ranges(run.root, record.ranges)
+    ranges = read_kept_ranges(run.root, record.ranges)
     by_name = {unit.unit: unit for unit in found["units"]}
     assert by_name.keys() == {unit.unit for unit in units}
     for unit, rows in zip(units, FILES.values(), strict=True):
@@ -63,7 +63,7 @@ def test_ranges_are_those_of_all_units(made: tuple[Run, list[UnitRecord]]) -> No
     run, units = made
     (record,) = eager.outputs(Quantize(run), units, [], names=OUTPUTS)["ranges"]
     ranges, vectors = (
-        kept_ranges(run.root, record.ranges),
+        read_kept_ranges(run.root, record.ranges),
         np.array([vector_of(text) for text in "xyzu"]),
     )
     np.testing.assert_array_equal(ranges.low, vectors.min(axis=0))

@@ -14,12 +14,12 @@ from helpers.snapshots import night, numbered, records_of, run_name
 
 from sentence_beam.transforms.beam.rewrite import RewriteUnits
 from sentence_beam.transforms.steps.forget.unit_eraser import UnitEraser
-from sentence_beam.transforms.steps.options.from_snapshot import run_like
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
     ForgottenRows,
-    entry_of,
-    hash_of_id,
+    hash_id,
+    make_entry,
     write_rows,
 )
 from sentence_beam.transforms.store.manifest import read_manifest
@@ -41,12 +41,12 @@ def root(tmp_path: Path) -> str:
 def run_without(root: str, *ids: str) -> Run:
     """A run that erases some rows."""
     rows = ForgottenRows.none()
-    rows = rows.with_rows(ForgottenRow(hash_of_id(rows.key_bytes, name), True) for name in ids)
+    rows = rows.add_rows(ForgottenRow(hash_id(rows.key_bytes, name), True) for name in ids)
     write_rows(root, rows)
     manifest = read_manifest(root)
     assert manifest is not None
-    run = run_like(manifest, run_name(1), "forget")
-    return replace(run, forgotten=entry_of(rows, run.id))
+    run = make_run_like(manifest, run_name(1), "forget")
+    return replace(run, forgotten=make_entry(rows, run.id))
 
 
 def rewritten(run: Run) -> dict[str, list[object]]:

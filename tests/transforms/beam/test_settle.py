@@ -29,7 +29,7 @@ from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import RememberedOptions
-from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.store.forms import compute_run_form
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
@@ -48,7 +48,7 @@ def unit_of(file: InputFile) -> UnitRecord:
     return UnitRecord(
         path=layout.shard(name, "0" * 16), unit=name, file=file.relative, range=(0, None), rows=10, read=10, rejected=0,
         rejects=None, tokens=100, truncated=1, lost=2, bytes=1000, sha256=file.key * 4, embedded=10, real=98, padded=99,
-        run="other", measures={"read_ms": 1.5, "forward_ms": 20.25}, form=run_form(SPACE, 0, OPTIONS) + "0" * 8,
+        run="other", measures={"read_ms": 1.5, "forward_ms": 20.25}, form=compute_run_form(SPACE, 0, OPTIONS) + "0" * 8,
     )  # fmt: skip
 
 

@@ -407,7 +407,9 @@ def test_an_unbounded_collection_is_refused(writing: Writing) -> None:
 def test_more_text_than_memory_may_group_is_refused(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sentence_beam.transforms.steps.options.resolve.memory_bytes", lambda: 400)
+    monkeypatch.setattr(
+        "sentence_beam.transforms.steps.options.resolve.measure_memory", lambda: 400
+    )
     writing.fails(collection(30), sb.OptionError, "the rows are grouped in memory here")
     assert writing.write(collection(2)[:1]).ledger["written"] == 1
 
@@ -531,7 +533,7 @@ def test_half_characters_are_rejected(store: Path, model: Path) -> None:
         {"id": "c", "text": "a dog", "lang": half},
     ]
     (packed,) = batches(rows, job)
-    found = row_batches.unpacked(packed, job.columns, ())
+    found = row_batches.unpack_batch(packed, job.columns, ())
     assert [one.reason for one in found.rejects] == ["not UTF-8"] * 2 + ["kept column not UTF-8"]
 
 

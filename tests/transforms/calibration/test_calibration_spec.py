@@ -49,8 +49,8 @@ def test_one_spelling_for_one_calibration(text, canonical):
 )
 def test_a_hundredth_of_the_directions_is_removed_where_no_number_is_said(width, top):
     for name in ("remove-top", "standardize+remove-top"):
-        assert str(parse_calibration(name).fitted_to(width)) == f"{name}:{top}"
-        assert str(parse_calibration(f"{name}:3").fitted_to(width)) == f"{name}:3"
+        assert str(parse_calibration(name).fit_to(width)) == f"{name}:{top}"
+        assert str(parse_calibration(f"{name}:3").fit_to(width)) == f"{name}:3"
 
 
 def test_a_key_that_was_added_later_changes_no_digest_of_before():

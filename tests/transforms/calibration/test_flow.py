@@ -18,11 +18,11 @@ from sentence_beam.transforms.calibration.flow import (
     VARIANTS,
     FlowParameters,
     apply_flow,
+    compute_scales,
     coupling,
     forward,
+    list_trained_shapes,
     log_scales,
-    trained_shapes,
-    with_scales,
 )
 from sentence_beam.transforms.calibration.flow_fit import Training, initialise
 
@@ -40,7 +40,7 @@ def flows(draw):
     dim = 8 * draw(st.integers(1, 3))
     random = np.random.default_rng(parameters.seed)
     tensors = initialise(parameters, torch.from_numpy(random.normal(0.3, 2, (20, dim))))
-    for name, shape in trained_shapes(parameters, dim).items():
+    for name, shape in list_trained_shapes(parameters, dim).items():
         tensors[name] = torch.from_numpy(random.normal(0, 0.1 if ".logs" in name else 0.3, shape))
     return parameters, tensors, dim
 
@@ -78,7 +78,7 @@ def log_det(tensors: Mapping[str, torch.Tensor], parameters: FlowParameters) -> 
 def test_what_is_mapped_comes_back(flow, dtype):
     parameters, tensors, dim = flow
     ready = {
-        k: v.to(dtype) if v.is_floating_point() else v for k, v in with_scales(tensors).items()
+        k: v.to(dtype) if v.is_floating_point() else v for k, v in compute_scales(tensors).items()
     }
     x = torch.from_numpy(np.random.default_rng(1).normal(size=(9, dim))).to(dtype)
     z = forward(ready, parameters, x)
@@ -91,7 +91,7 @@ def test_what_is_mapped_comes_back(flow, dtype):
 @given(flow=flows())
 def test_the_log_determinant_is_the_jacobians_everywhere(flow):
     parameters, tensors, dim = flow
-    ready = with_scales(tensors)
+    ready = compute_scales(tensors)
     for x in torch.from_numpy(np.random.default_rng(2).normal(size=(2, dim))):
         jacobian = torch.autograd.functional.jacobian(
             lambda v: forward(ready, parameters, v[None])[0], x

@@ -22,26 +22,26 @@ from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.corpus import InputFile, Rejected, Span, UnitRows
 from sentence_beam.transforms.corpus import blocks as blocks_module
 from sentence_beam.transforms.corpus import heavy as heavy_module
-from sentence_beam.transforms.corpus.blocks import Packer, slices, unit_rows, unpack
+from sentence_beam.transforms.corpus.blocks import Packer, make_bucket_unit, slice_group, unpack
 from sentence_beam.transforms.corpus.buckets import (
     GROUP_BYTES,
     Bucket,
     Buckets,
-    buckets_of,
+    find_buckets,
+    find_piece,
     parse_name,
-    piece_of,
 )
-from sentence_beam.transforms.corpus.heavy import cut, without
+from sentence_beam.transforms.corpus.heavy import cut, drop_heavy
 from sentence_beam.transforms.space import row_hash
-from sentence_beam.transforms.steps.plan.content_plan import readings
+from sentence_beam.transforms.steps.plan.content_plan import divide_reads
 from sentence_beam.transforms.store.ledger import check_bucket_rows, check_buckets
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.table_columns import MADE, rows_table, values_of
+from sentence_beam.transforms.store.tables.table_columns import MADE, list_values, make_table
 
 
 def made_of(units: list[UnitRecord]) -> pa.Table:
     """Units as the ledger checks them."""
-    return rows_table(map(values_of, units), MADE)
+    return make_table(map(list_values, units), MADE)
 
 
 ROW = st.fixed_dictionaries(
@@ -96,9 +96,9 @@ def packed(
 def units(blocks: dict[int, list[bytes]], buckets: Buckets) -> dict[str, UnitRows]:
     """All units by name."""
     return {
-        buckets.name(bucket): unit_rows(buckets.name(bucket), bucket, table)
+        buckets.name(bucket): make_bucket_unit(buckets.name(bucket), bucket, table)
         for group in range(buckets.groups)
-        for bucket, table in slices(blocks.get(group, []), buckets, group)
+        for bucket, table in slice_group(blocks.get(group, []), buckets, group)
     }
 
 
@@ -227,7 +227,7 @@ def test_a_block_has_256_rows_whatever_the_corpus(size: int, row_bytes: int) -> 
     spans = [
         Span(file, n, 0, per, tokens=per * (row_bytes // 4 + 2), rows=per) for n in range(1000)
     ]
-    works = list(readings(spans, buckets, 100))
+    works = list(divide_reads(spans, buckets, 100))
     read = [sum(span.rows or 0 for span in work.spans) for work in works]
     assert all(n >= 256 * buckets.groups for n in read[:-1])
     assert size < 10**11 or len(works) >= 32  # enough to spread
@@ -245,7 +245,7 @@ def test_a_row_keeps_its_place_in_the_input() -> None:
     buckets = Buckets(0, 3, 3, 0)
     rows = [{"id": str(i), "text": f"t{i}", "kept": None, "bad": i == 1} for i in range(3)]
     (unit,) = units(packed([rows, rows], buckets, 1), buckets).values()
-    places = {(unit.texts[i], unit.file_of(i), unit.positions[i]) for i in range(len(unit.ids))}
+    places = {(unit.texts[i], unit.find_file(i), unit.positions[i]) for i in range(len(unit.ids))}
     assert places == {(f"t{i}", f"{file}.txt", i) for i in (0, 2) for file in (0, 1)}
     assert {(r.file, r.row) for r in unit.rejects} == {("0.txt", 1), ("1.txt", 1)}
 
@@ -264,16 +264,16 @@ def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(
         patch.setattr(heavy_module, "HELD_BYTES", held)
         parts = list(cut(blocks, buckets, heavy))
     assert len({(bucket, k) for bucket, k, _ in parts}) == len(parts)
-    made = [(bucket, k, unit_rows("x", bucket, unpack([data]))) for bucket, k, data in parts]
-    assert all(piece_of(i, heavy[bucket]) == k for bucket, k, unit in made for i in unit.ids)
+    made = [(bucket, k, make_bucket_unit("x", bucket, unpack([data]))) for bucket, k, data in parts]
+    assert all(find_piece(i, heavy[bucket]) == k for bucket, k, unit in made for i in unit.ids)
     for bucket in heavy:
         assert all_rows(unit for b, _, unit in made if b == bucket) == all_rows(
             [whole[buckets.name(bucket)]]
         )
-    light = [without(data, buckets, [1]) for data in blocks]
-    assert next(content(unit_rows("x", b, t)) for b, t in slices(light, buckets, 0)) == content(
-        whole["1-0"]
-    )
+    light = [drop_heavy(data, buckets, [1]) for data in blocks]
+    assert next(
+        content(make_bucket_unit("x", b, t)) for b, t in slice_group(light, buckets, 0)
+    ) == content(whole["1-0"])
 
 
 @pytest.mark.parametrize("held", [100_000, heavy_module.HELD_BYTES])
@@ -296,12 +296,12 @@ def test_a_piece_of_a_heavy_bucket_gets_its_rows_in_one_block(
     ]
     read = [rows[n::32] for n in range(32)]
     number = int(
-        buckets_of(np.frombuffer(row_hash(rows[1]["text"]), np.uint8).reshape(1, 16), 3)[0]
+        find_buckets(np.frombuffer(row_hash(rows[1]["text"]), np.uint8).reshape(1, 16), 3)[0]
     )
     blocks = packed(read, buckets, 1)[number // buckets.per_group]
     made = list(cut(blocks, buckets, {number: buckets.pieces(2 * 12_288 / 3 + 500)}))
     assert len(made) == 8
-    found = [unit_rows("x", bucket, unpack([data])) for bucket, _, data in made]
+    found = [make_bucket_unit("x", bucket, unpack([data])) for bucket, _, data in made]
     assert min(unit.read for unit in found) >= 256
     assert sum(len(data) for *_, data in made) <= 1.3 * sum(
         len(text) for unit in found for text in unit.texts
@@ -325,7 +325,7 @@ def test_names_say_which_bucket_and_overlap_by_their_first_bits(bits: int, data:
     assert parse_name(buckets.name(bucket) + ".12") == Bucket(bits, bucket, 12)
     more = data.draw(st.integers(bits, 24))
     hashes = np.frombuffer(data.draw(st.binary(min_size=16, max_size=16)), np.uint8).reshape(1, 16)
-    one, other = (int(buckets_of(hashes, n)[0]) for n in (bits, more))
+    one, other = (int(find_buckets(hashes, n)[0]) for n in (bits, more))
     assert list(Bucket(more, other).at(bits)) == [one]
     assert (other in Bucket(bits, bucket).at(more)) == (bucket == one)
 

@@ -27,10 +27,10 @@ from sentence_beam.transforms.corpus.casts import as_type, can_read
 from sentence_beam.transforms.corpus.column_types import (
     TYPES,
     KeptColumn,
+    find_word_of_numbers,
+    find_word_of_value,
     parse_columns,
     read_texts,
-    word_for_numbers,
-    word_for_value,
 )
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
@@ -184,14 +184,14 @@ def test_columns_that_are_of_another_kind(kind: pa.DataType, word: str) -> None:
     ],
 )  # fmt: skip
 def test_the_type_of_json_values(values: list[Any], word: str) -> None:
-    assert join_words(word_for_value(value) for value in values if value is not None) == word
+    assert join_words(find_word_of_value(value) for value in values if value is not None) == word
 
 
 def test_texts_that_are_numbers() -> None:
-    assert word_for_numbers(["1", "20", "N/A"]) == "int"
-    assert word_for_numbers(["1.5", "20"]) == "float"
-    assert word_for_numbers(["a1", "2"]) is None
-    assert word_for_numbers(["2026-01-02"]) is None
+    assert find_word_of_numbers(["1", "20", "N/A"]) == "int"
+    assert find_word_of_numbers(["1.5", "20"]) == "float"
+    assert find_word_of_numbers(["a1", "2"]) is None
+    assert find_word_of_numbers(["2026-01-02"]) is None
 
 
 # --- the rows of files

@@ -14,11 +14,11 @@ from sentence_beam.transforms.corpus.column_values import (
     NOT_UTF8,
     as_strings,
     decode,
-    decoded,
-    first_reasons,
-    kept_faults,
-    named_values,
-    values_as_text,
+    decode_texts,
+    find_kept_faults,
+    format_values,
+    merge_reasons,
+    read_named_values,
 )
 
 ID = uuid.UUID(int=2**127 + 10)
@@ -47,10 +47,10 @@ def test_ids_as_text(ids: pa.Array, texts: list[str | None]) -> None:
 
 
 def test_strings_that_are_not_utf8_have_an_excerpt_and_a_reason() -> None:
-    found, reasons = decoded(broken(b"good", b"bad \xff", None))
+    found, reasons = decode_texts(broken(b"good", b"bad \xff", None))
     assert found == ["good", "bad \ufffd", None]
     assert reasons == [None, NOT_UTF8, None]
-    assert decoded(pa.array(["a", None])) == (["a", None], None)
+    assert decode_texts(pa.array(["a", None])) == (["a", None], None)
 
 
 def test_the_excerpt_is_bounded() -> None:
@@ -59,28 +59,28 @@ def test_the_excerpt_is_bounded() -> None:
 
 
 def test_lists_and_structs_are_json_and_broken_ones_have_a_reason() -> None:
-    values, reasons = values_as_text(pa.array([[1, 2], None, []]))
+    values, reasons = format_values(pa.array([[1, 2], None, []]))
     assert (values, reasons) == (["[1,2]", None, "[]"], None)
     lists = pa.LargeListArray.from_arrays([0, 1, 2], broken(b"ok", b"\xff"))
-    assert values_as_text(lists) == (['["ok"]', None], [None, NOT_UTF8])
+    assert format_values(lists) == (['["ok"]', None], [None, NOT_UTF8])
 
 
 def test_kept_values_that_readers_could_not_decode() -> None:
-    assert kept_faults(pa.array(["a", None])) is None
-    assert kept_faults(broken(b"ok", b"\xff")) == [None, KEPT_NOT_UTF8]
+    assert find_kept_faults(pa.array(["a", None])) is None
+    assert find_kept_faults(broken(b"ok", b"\xff")) == [None, KEPT_NOT_UTF8]
     pairs = pa.array([[1, 2], None], pa.list_(pa.int64(), 2))
-    assert kept_faults(pairs) == [None, KEPT_NULL_LIST]
-    assert kept_faults(pairs[:1]) is None
+    assert find_kept_faults(pairs) == [None, KEPT_NULL_LIST]
+    assert find_kept_faults(pairs[:1]) is None
 
 
 def test_the_first_reason_against_a_row_counts() -> None:
-    assert first_reasons(None, None) is None
-    assert first_reasons(None, ["a", None]) == ["a", None]
-    assert first_reasons(["a", None, None], ["b", "c", None]) == ["a", "c", None]
+    assert merge_reasons(None, None) is None
+    assert merge_reasons(None, ["a", None]) == ["a", None]
+    assert merge_reasons(["a", None, None], ["b", "c", None]) == ["a", "c", None]
 
 
 def test_named_values_are_those_of_columns_that_exist() -> None:
     batch = pa.RecordBatch.from_pydict({"a": pa.array([1, 2]), "b": broken(b"x", b"\xff")})
-    values, reasons = named_values(batch, ("a", "b", "none"))
+    values, reasons = read_named_values(batch, ("a", "b", "none"))
     assert values == [{"a": "1", "b": "x"}, {"a": "2", "b": "\ufffd"}]
     assert reasons == [None, NOT_UTF8]

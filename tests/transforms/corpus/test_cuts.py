@@ -29,7 +29,7 @@ from sentence_beam.transforms.corpus import (
 )
 from sentence_beam.transforms.corpus.formats import csv_cuts
 from sentence_beam.transforms.corpus.formats.jsonl import JsonLines
-from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.spans import estimate_tokens
 
 UNIT = 400  # tokens
 
@@ -108,7 +108,7 @@ def test_a_csv_file_is_read_in_parts(tmp_path: Path) -> None:
     assert [span.rows for span in spans] == [span.stop - span.start for span in spans]  # type: ignore[operator]
     assert rows == [(i, f"a.csv#{i}", text) for i, text in enumerate(texts)]
     tokens = [
-        sum(estimated_tokens(len(text.encode()), 1) for text in texts[span.start : span.stop])
+        sum(estimate_tokens(len(text.encode()), 1) for text in texts[span.start : span.stop])
         for span in spans
     ]
     assert all(0.6 * UNIT < n < 1.25 * UNIT for n in tokens[:-1])
@@ -137,7 +137,7 @@ def test_json_lines_are_cut_by_their_text(tmp_path: Path, template: bool) -> Non
     spans = plan_file(file, ("text",) if template else "text", UNIT)
     units = [unit for span in spans for unit in read_span(span, Columns(), UNIT)]
     assert [text for unit in units for text in unit.texts] == texts
-    sizes = [sum(estimated_tokens(len(t.encode()), 1) for t in unit.texts) for unit in units]
+    sizes = [sum(estimate_tokens(len(t.encode()), 1) for t in unit.texts) for unit in units]
     assert all(0.6 * UNIT < size < 1.25 * UNIT for size in sizes[:-1])
     assert len(plan_file(cut(file, 0), "text", UNIT)) > 10 * len(spans)
 

@@ -36,7 +36,7 @@ from sentence_beam.transforms.corpus import (
     plan_file,
     read_span,
 )
-from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.formats.registry import open_columns
 from sentence_beam.transforms.corpus.row_counting import count_rows
 
 TEXTS = [
@@ -219,7 +219,7 @@ def test_columns_that_are_missing_or_doubled(tmp_path: Path) -> None:
 
 
 def read_all(file: InputFile) -> None:
-    columns_of(file).kept_types(Columns())
+    open_columns(file).kept_types(Columns())
     for span in plan_file(file, "text", 100):
         list(read_span(span, Columns(), 100))
 
@@ -250,7 +250,7 @@ def test_empty_files(tmp_path: Path) -> None:
     assert read(tmp_path / "*") == ([], [], [], [])
     for name in ("a.csv", "a.json"):  # whose columns nobody can tell
         (file,) = match_inputs(str(tmp_path / name))
-        assert columns_of(file).lacking(("text", "n")) == ()
+        assert open_columns(file).lacking(("text", "n")) == ()
 
 
 def test_documents_of_megabytes(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_types_that_parquet_cannot_hold_are_not_kept(
     with pytest.raises(
         OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"
     ):
-        columns_of(file).kept_types(Columns(keep=("odd",)))
+        open_columns(file).kept_types(Columns(keep=("odd",)))
 
 
 def test_a_kept_list_of_a_fixed_number_that_is_null(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from sentence_beam.transforms.corpus import (
     read_header,
     read_values,
 )
-from sentence_beam.transforms.corpus.formats.registry import FORMATS, columns_of
+from sentence_beam.transforms.corpus.formats.registry import FORMATS, open_columns
 from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
-from sentence_beam.transforms.corpus.row_counting import count_rows, count_up_to, rows_about
+from sentence_beam.transforms.corpus.row_counting import count_rows, count_up_to, estimate_rows
 from sentence_beam.transforms.evaluation.pair_files import read_labelled
 from sentence_beam.transforms.training.train_options import TrainOptions
 from sentence_beam.transforms.training.training_examples import read_examples
@@ -59,7 +59,7 @@ def test_its_spans_are_planned_counted_and_limited(cards: Path) -> None:
     (file,) = match_inputs(str(cards))
     spans = plan_file(file, "text", 1000)
     assert [(span.start, span.stop) for span in spans] == [(0, None)]
-    assert (count_rows(spans[0]), count_up_to(spans[0], 4), rows_about(spans[0])) == (6, 4, None)
+    assert (count_rows(spans[0]), count_up_to(spans[0], 4), estimate_rows(spans[0])) == (6, 4, None)
     assert [span.stop for span in limit_spans(spans, 2)] == [2]
 
 
@@ -74,7 +74,7 @@ def test_its_rows_are_read_with_ids_and_kept_columns(cards: Path) -> None:
 
 def test_its_columns_are_checked(cards: Path) -> None:
     (file,) = match_inputs(str(cards))
-    assert columns_of(file).kept_types(Columns("text", "id", ("label",))) == (
+    assert open_columns(file).kept_types(Columns("text", "id", ("label",))) == (
         ("label", "arrow:string"),
     )
     with pytest.raises(

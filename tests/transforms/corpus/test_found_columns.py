@@ -17,7 +17,7 @@ from sentence_beam.transforms.corpus.found_columns import (
     FirstRows,
     FoundColumns,
     check_text,
-    columns_of_files,
+    choose_columns,
     find_columns,
     find_id,
     find_in_values,
@@ -25,7 +25,7 @@ from sentence_beam.transforms.corpus.found_columns import (
     find_text,
 )
 from sentence_beam.transforms.corpus.row_blocks import Columns
-from sentence_beam.transforms.corpus.row_columns import first_values
+from sentence_beam.transforms.corpus.row_columns import read_first_values
 
 # Headers of public data sets, as their cards and first rows show them: the column of text (?: the
 # user is asked), that of ids (-: none, or the one that is proposed in brackets), and the columns.
@@ -229,8 +229,8 @@ def test_formats(tmp_path: Path) -> None:
     FRAME.reset_index(drop=True).to_feather(tmp_path / "a.arrow")
     for path in tmp_path.iterdir():
         assert find_columns(files_of(path), ids=True) == FOUND, path
-    assert columns_of_files(files_of(tmp_path / "a.csv"), None, None) == Columns("body", "_id")
-    assert columns_of_files(files_of(tmp_path / "a.csv"), "headline", "") == Columns("headline")
+    assert choose_columns(files_of(tmp_path / "a.csv"), None, None) == Columns("body", "_id")
+    assert choose_columns(files_of(tmp_path / "a.csv"), "headline", "") == Columns("headline")
 
 
 def test_nested_json(tmp_path: Path) -> None:
@@ -281,6 +281,6 @@ def test_the_line_has_the_columns_with_a_value_each_and_a_template(tmp_path: Pat
 def test_rows_in_memory() -> None:
     by_column = {name: [row[name] for row in ROWS] for name in ROWS[0]}
     for rows in (FRAME, pl.DataFrame(ROWS), pa.Table.from_pylist(ROWS), by_column, ROWS):
-        assert find_in_values(first_values(rows, 20), ids=True) == FOUND, type(rows)
-    assert find_in_values(first_values(["a text", "another"], 20)) == FoundColumns("text")
-    assert first_values(pl.DataFrame(ROWS).lazy(), 20) == {}
+        assert find_in_values(read_first_values(rows, 20), ids=True) == FOUND, type(rows)
+    assert find_in_values(read_first_values(["a text", "another"], 20)) == FoundColumns("text")
+    assert read_first_values(pl.DataFrame(ROWS).lazy(), 20) == {}

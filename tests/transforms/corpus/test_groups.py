@@ -15,10 +15,10 @@ from sentence_beam.transforms.corpus.find import find_inputs
 from sentence_beam.transforms.corpus.groups import (
     SMALL,
     GroupSpan,
-    bits_of,
     choose_bits,
+    estimate_tokens_by_size,
+    parse_bits,
     read_group,
-    tokens_by_size,
 )
 
 
@@ -27,12 +27,12 @@ def test_a_group_is_the_first_bits_of_the_hash_of_a_path(path: str, bits: int, p
     name = group_name(path, bits)
     first = hashlib.sha256(path.encode()).digest()[:8]
     assert int(name.partition("-")[2], 16) == int.from_bytes(first) >> (64 - bits)
-    assert bits_of(name) == bits_of(f"{name}.{piece}") == bits
+    assert parse_bits(name) == parse_bits(f"{name}.{piece}") == bits
 
 
 @pytest.mark.parametrize("other", ["6-0a", "f-0", "f6-", "f6-0g", f"f{'0' * 15}-{0:012d}", ""])
 def test_other_units_are_no_groups(other: str) -> None:
-    assert bits_of(other) is None
+    assert parse_bits(other) is None
 
 
 def test_few_small_files_share_no_units_unless_they_did() -> None:
@@ -49,7 +49,7 @@ def test_the_number_of_groups_stays_until_they_are_large() -> None:
 
 
 def test_packed_text_may_have_many_more_tokens_than_plain_text_of_its_size() -> None:
-    plain, compressed = tokens_by_size(np.array([6000, 6000]), np.array([True, False]))
+    plain, compressed = estimate_tokens_by_size(np.array([6000, 6000]), np.array([True, False]))
     assert 1000 <= plain <= 2000
     assert compressed >= 2 * plain
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.in_memory import input_of, write_batch
+from sentence_beam.transforms.corpus.in_memory import read_input, write_batch
 
 COLUMNS = {"id": [1, 2], "text": ["one", "two"]}
 FRAME = pd.DataFrame(COLUMNS)
@@ -52,28 +52,28 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("form", ROWS)
 def test_rows_of_every_form_are_one_table(form: str) -> None:
-    found = input_of(ROWS[form]())
+    found = read_input(ROWS[form]())
     assert isinstance(found, pa.Table)
     assert (found.to_pylist(), found.schema.metadata) == (TABLE.to_pylist(), None)
 
 
 @pytest.mark.parametrize("form", TEXTS)
 def test_texts_of_every_form_are_a_column(form: str) -> None:
-    assert input_of(TEXTS[form]()) == pa.table({"text": ["one", "two"]})
+    assert read_input(TEXTS[form]()) == pa.table({"text": ["one", "two"]})
 
 
 def test_dicts_may_lack_keys() -> None:
-    found = input_of([{"text": "a"}, {"text": "b", "lang": "en"}])
+    found = read_input([{"text": "a"}, {"text": "b", "lang": "en"}])
     assert isinstance(found, pa.Table)
     assert found.to_pylist() == [{"text": "a", "lang": None}, {"text": "b", "lang": "en"}]
 
 
 def test_paths_are_files_one_or_several(names: list[str]) -> None:
-    assert input_of("*.csv") == ("*.csv",)
-    assert input_of(Path("a.csv")) == ("a.csv",)
-    assert input_of([Path(name) for name in names]) == ("a.csv", "b.csv")
-    assert sorted(input_of(Path().glob("*.csv"))) == names
-    assert input_of([Path("s3://bucket/a.csv")]) == ("s3://bucket/a.csv",)
+    assert read_input("*.csv") == ("*.csv",)
+    assert read_input(Path("a.csv")) == ("a.csv",)
+    assert read_input([Path(name) for name in names]) == ("a.csv", "b.csv")
+    assert sorted(read_input(Path().glob("*.csv"))) == names
+    assert read_input([Path("s3://bucket/a.csv")]) == ("s3://bucket/a.csv",)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_texts_that_are_all_names_of_files_are_refused_with_both_ways(
     names: list[str], texts: Any
 ) -> None:
     with pytest.raises(OptionError) as caught:
-        input_of(texts)
+        read_input(texts)
     assert f"Path({texts[0]!r})" in str(caught.value)
     assert f"{{'text': {texts[0]!r}}}" in str(caught.value)
-    assert input_of([{"text": text} for text in texts]) == pa.table({"text": list(texts)})
+    assert read_input([{"text": text} for text in texts]) == pa.table({"text": list(texts)})
 
 
 @pytest.mark.parametrize(
     "other", ["hello", "a.csv.gz", "what *is* [this]?", "nul\0", "x" * 5000, ""]
 )
 def test_texts_of_which_one_is_no_file_are_texts(names: list[str], other: str) -> None:
-    assert input_of([*names, other]) == pa.table({"text": [*names, other]})
+    assert read_input([*names, other]) == pa.table({"text": [*names, other]})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_texts_of_which_one_is_no_file_are_texts(names: list[str], other: str) -
 )
 def test_anything_else_is_one_line(given: Any, match: str) -> None:
     with pytest.raises(OptionError, match=match):
-        input_of(given)
+        read_input(given)
 
 
 NOTHING: dict[str, Callable[[], Any]] = {
@@ -143,7 +143,7 @@ NOTHING: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("form", NOTHING)
 def test_no_rows_are_the_same_file_in_every_form(form: str, tmp_path: Path) -> None:
-    rows = input_of(NOTHING[form]())
+    rows = read_input(NOTHING[form]())
     assert isinstance(rows, pa.Table)
     file = pq.ParquetFile(tmp_path / write_batch(rows, str(tmp_path), "b"))
     assert (file.metadata.num_rows, file.schema_arrow.names) == (0, [])
@@ -151,10 +151,10 @@ def test_no_rows_are_the_same_file_in_every_form(form: str, tmp_path: Path) -> N
 
 def test_rows_without_a_column_are_refused() -> None:
     with pytest.raises(OptionError, match="2 rows have no columns"):
-        input_of(pd.DataFrame(index=[1, 2]))
+        read_input(pd.DataFrame(index=[1, 2]))
 
 
 def test_a_number_that_no_column_holds_is_text() -> None:
-    rows = input_of([{"id": 2**70, "text": "one"}])
+    rows = read_input([{"id": 2**70, "text": "one"}])
     assert isinstance(rows, pa.Table)
     assert rows["id"].to_pylist() == [str(2**70)]

@@ -27,7 +27,7 @@ from helpers.lakes import (
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus.lake_parts import LakePart
-from sentence_beam.transforms.corpus.lakes import table_entries
+from sentence_beam.transforms.corpus.lakes import list_table_entries
 
 TABLE = "iceberg:lake.shop.docs"
 
@@ -40,7 +40,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def ids_in(pattern: str, version: int | None = None, filter: str | None = None) -> list[str]:
     """The ids of the rows in the data files of a table, sorted."""
-    entries = table_entries(pattern, LakePart(version, filter))
+    entries = list_table_entries(pattern, LakePart(version, filter))
     return sorted(
         i for entry, _ in entries for i in pq.ParquetFile(entry.path).read(["id"])["id"].to_pylist()
     )

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.corpus.nested import (
-    all_keys,
-    all_names,
-    column_at,
+    find_column,
+    find_roots,
+    find_type,
+    find_value,
+    format_value,
     has_value,
-    roots,
-    type_at,
-    value_as_text,
-    value_at,
+    list_keys,
+    list_names,
 )
 
 ROW = {"a": {"b": {"c": 1}, "n": None}, "a.b": 2, "text": "x", "list": [{"c": 3}]}
@@ -36,31 +36,31 @@ PATHS = [
 @pytest.mark.parametrize(("name", "is_there", "value"), PATHS)
 def test_values_of_a_json_object(name: str, is_there: bool, value: Any) -> None:
     assert has_value(ROW, name) is is_there
-    assert value_at(ROW, name) == value
+    assert find_value(ROW, name) == value
 
 
 def test_columns_of_a_batch() -> None:
     batch = pa.RecordBatch.from_pylist([{"a": {"b": {"c": 1}}, "t": "x"}, {"a": None, "t": "y"}])
-    assert column_at(batch, "a.b.c").to_pylist() == [1, None]
-    assert type_at(batch.schema, "a.b.c") == pa.int64()
-    assert type_at(batch.schema, "a.none") is None
-    assert type_at(batch.schema, "t.b") is None
-    assert all_names(batch.schema) == ["a.b.c", "t"]
-    assert roots(batch.schema, ["a.b.c", "a.b", "t"]) == ["a", "t"]
+    assert find_column(batch, "a.b.c").to_pylist() == [1, None]
+    assert find_type(batch.schema, "a.b.c") == pa.int64()
+    assert find_type(batch.schema, "a.none") is None
+    assert find_type(batch.schema, "t.b") is None
+    assert list_names(batch.schema) == ["a.b.c", "t"]
+    assert find_roots(batch.schema, ["a.b.c", "a.b", "t"]) == ["a", "t"]
 
 
 def test_a_column_whose_name_has_dots_comes_first() -> None:
     columns = {"a.b": pa.array([1]), "a": pa.array([{"b": "x"}])}
     batch = pa.RecordBatch.from_pydict(columns)
-    assert column_at(batch, "a.b").to_pylist() == [1]
-    assert type_at(batch.schema, "a.b") == pa.int64()
-    assert roots(batch.schema, ["a.b"]) == ["a.b"]
+    assert find_column(batch, "a.b").to_pylist() == [1]
+    assert find_type(batch.schema, "a.b") == pa.int64()
+    assert find_roots(batch.schema, ["a.b"]) == ["a.b"]
 
 
 def test_a_name_that_several_columns_have_has_no_type() -> None:
     schema = pa.schema([pa.field("a", pa.int64()), pa.field("a", pa.string())])
-    assert type_at(schema, "a") is None
-    assert type_at(schema, "a.b") is None
+    assert find_type(schema, "a") is None
+    assert find_type(schema, "a.b") is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_name_that_several_columns_have_has_no_type() -> None:
     ],
 )
 def test_values_as_text(value: Any, text: str | None) -> None:
-    assert value_as_text(value) == text
+    assert format_value(value) == text
 
 
 KEYS = st.text("ab", min_size=1, max_size=2)
@@ -89,8 +89,8 @@ OBJECTS = st.recursive(
 @settings(max_examples=examples(30))
 @given(st.dictionaries(KEYS, OBJECTS, max_size=3))
 def test_every_key_that_is_listed_has_a_value_that_is_no_object_with_keys(row: dict) -> None:
-    names = all_keys(row)
+    names = list_keys(row)
     assert len(set(names)) == len(names)
     for name in names:
         assert has_value(row, name)
-        assert value_at(row, name) == {} or not isinstance(value_at(row, name), dict)
+        assert find_value(row, name) == {} or not isinstance(find_value(row, name), dict)

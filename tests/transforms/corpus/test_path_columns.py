@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, UnitRows, list_files, read_files
-from sentence_beam.transforms.corpus.formats.registry import columns_of
-from sentence_beam.transforms.corpus.path_values import path_values
+from sentence_beam.transforms.corpus.formats.registry import open_columns
+from sentence_beam.transforms.corpus.path_values import parse_path_values
 
 SCHEMA = {
     "type": "record",
@@ -153,14 +153,14 @@ def test_a_row_without_its_own_id_or_text_has_none(tmp_path: Path) -> None:
 
 def test_a_column_that_neither_has_ends_with_the_columns_of_both(tmp_path: Path) -> None:
     (file,) = list_files([str(put(tmp_path, "lang=en/a.parquet"))], "auto")
-    columns = columns_of(file)
+    columns = open_columns(file)
     assert list(columns.names()) == ["id", "text", "lang"]
     assert "did you mean lang? its columns: id, text, lang" in str(
-        columns.missing_error("lan", "--keep-columns")
+        columns.make_missing_error("lan", "--keep-columns")
     )
     keep = ("lang", "text")
-    assert columns.found_types(keep)[1:] == (("lang", ""),)
-    assert columns.existing(("lang", "id")) == ("id", "lang")
+    assert columns.find_types(keep)[1:] == (("lang", ""),)
+    assert columns.find_existing(("lang", "id")) == ("id", "lang")
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=3))
@@ -169,7 +169,7 @@ def test_names_and_values_that_are_encoded_as_spark_does_come_back(values: dict[
         f"{quote(name, safe='+')}={quote(value, safe='+')}" for name, value in values.items()
     ]
     right = {name: value or None for name, value in values.items()}
-    assert dict(path_values("/".join(["/data", *folders, "x=no.parquet"]))) == right
+    assert dict(parse_path_values("/".join(["/data", *folders, "x=no.parquet"]))) == right
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_names_and_values_that_are_encoded_as_spark_does_come_back(values: dict[
     ],
 )
 def test_values_of_other_paths(path: str, right: dict[str, str | None]) -> None:
-    assert dict(path_values(path)) == right
+    assert dict(parse_path_values(path)) == right

@@ -9,7 +9,7 @@ import pytest
 from helpers.corpora import PACK, sentences
 
 from sentence_beam.transforms.corpus import limit_spans, match_inputs, plan_file
-from sentence_beam.transforms.corpus.row_counting import count_rows, rows_about
+from sentence_beam.transforms.corpus.row_counting import count_rows, estimate_rows
 
 TEXTS = [text if number % 7 else f"{text}\n" * 5 for number, text in enumerate(sentences(3000))]
 LINES = {
@@ -26,7 +26,7 @@ def about(path: Path, unit_tokens: int = 4000, limit: int | None = None) -> tupl
     (file,) = match_inputs(str(path))
     spans = plan_file(file, "text", unit_tokens)
     spans = spans if limit is None else limit_spans(spans, limit)
-    said = [rows_about(span) for span in spans]
+    said = [estimate_rows(span) for span in spans]
     assert None not in said
     return sum(filter(None, said)), sum(count_rows(span) for span in spans)
 
@@ -68,4 +68,4 @@ def test_a_row_longer_than_the_head_tells_nothing(
     path = tmp_path / "a.txt"
     path.write_text("a" * 1000)
     (file,) = match_inputs(str(path))
-    assert [rows_about(span) for span in plan_file(file, "text", 10**6)] == [0]
+    assert [estimate_rows(span) for span in plan_file(file, "text", 10**6)] == [0]

@@ -26,11 +26,11 @@ from sentence_beam.transforms.corpus import (
     plan_file,
     read_span,
 )
-from sentence_beam.transforms.corpus.files import InputChangedError, check_distinct, fixed_part
+from sentence_beam.transforms.corpus.files import InputChangedError, check_distinct, find_fixed_part
 from sentence_beam.transforms.corpus.find import overlaps
-from sentence_beam.transforms.corpus.formats.encoding import encoding_of
-from sentence_beam.transforms.corpus.spans import estimated_tokens
-from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.corpus.formats.encoding import find_encoding
+from sentence_beam.transforms.corpus.spans import estimate_tokens
+from sentence_beam.transforms.store.ledger import get_span_name
 
 # a file with NUL bytes may be UTF-16, which is refused
 LINE = st.one_of(
@@ -98,7 +98,7 @@ def test_every_line_exactly_once(
     suffix: str,
 ) -> None:
     data = ending.join(lines) + (ending if final and lines else b"")
-    assume(encoding_of(data) in ("utf-8", "utf-8-sig"))  # UTF-16 is refused
+    assume(find_encoding(data) in ("utf-8", "utf-8-sig"))  # UTF-16 is refused
     path = tmp_path_factory.mktemp("text") / f"a.txt{suffix}"
     path.write_bytes(PACK[suffix](data))
 
@@ -172,9 +172,7 @@ def test_units_are_bounded_and_limited_runs_read_the_first_rows(
     units = read_all(path, unit_tokens=unit_tokens)
     for unit in units:
         if unit.read > 1:
-            assert (
-                estimated_tokens(sum(len(t) for t in unit.texts), unit.read) <= 1.25 * unit_tokens
-            )
+            assert estimate_tokens(sum(len(t) for t in unit.texts), unit.read) <= 1.25 * unit_tokens
     limited = read_all(path, unit_tokens=unit_tokens, limit=limit)
     assert [text for _, text in rows_of(limited)] == texts[:limit]
 
@@ -182,7 +180,7 @@ def test_units_are_bounded_and_limited_runs_read_the_first_rows(
 def test_no_tiny_unit_is_left_at_the_end_of_a_span(tmp_path: Path) -> None:
     texts = ["x" * 96] * 1000
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
-    row = estimated_tokens(96, 1)
+    row = estimate_tokens(96, 1)
 
     for unit_rows, expected in (
         (990, [1000]),
@@ -203,7 +201,7 @@ def test_unit_names_depend_on_the_relative_path_alone(tmp_path: Path) -> None:
         [u.name for u in read_all(tmp_path / folder / "a.txt")] for folder in ("one", "two/three")
     ]
     assert names[0] == names[1]
-    assert all(span_name(name) == name for name in names[0])
+    assert all(get_span_name(name) == name for name in names[0])
 
 
 def test_units_of_a_span_cut_again_are_numbered(tmp_path: Path) -> None:
@@ -213,7 +211,7 @@ def test_units_of_a_span_cut_again_are_numbered(tmp_path: Path) -> None:
     assert [u.name.rpartition(".")[2] for u in units] == [str(i) for i in range(len(units))]
     assert len(units) > 3
     assert units[-1].stop is None
-    assert {span_name(u.name) for u in units} == {units[0].name.removesuffix(".0")}
+    assert {get_span_name(u.name) for u in units} == {units[0].name.removesuffix(".0")}
 
 
 def test_large_row_group_is_streamed_into_several_units(tmp_path: Path) -> None:
@@ -334,7 +332,7 @@ def test_equal_relative_paths_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_fixed_part(pattern: str, fixed: str) -> None:
-    assert fixed_part(pattern) == fixed
+    assert find_fixed_part(pattern) == fixed
 
 
 def test_output_inside_the_input_is_seen_before_it_exists(tmp_path: Path) -> None:

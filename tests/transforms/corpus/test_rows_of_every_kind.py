@@ -23,7 +23,7 @@ from helpers.reading import read, refused
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, list_files, read_files
-from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.formats.registry import open_columns
 
 
 def not_utf8(*values: bytes | None) -> pa.Array:
@@ -104,7 +104,7 @@ def test_jsonl_rows_of_every_kind(tmp_path: Path) -> None:
     ]  # fmt: skip
     path = write_jsonl(tmp_path / "a.jsonl", [*bad, *good])
     (file,) = list_files([str(path)], "auto")
-    assert columns_of(file).lacking(("text", "n", "m")) == ("m",)
+    assert open_columns(file).lacking(("text", "n", "m")) == ("m",)
     rows = read(path, keep=("text", "n"))
     assert rows.texts == ["one", "two", "the last key counts", "é文😀"]
     assert rows.reasons == [

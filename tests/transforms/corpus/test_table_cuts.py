@@ -31,8 +31,8 @@ from sentence_beam.transforms.corpus import (
 )
 from sentence_beam.transforms.corpus.formats.arrow import Arrow
 from sentence_beam.transforms.corpus.formats.orc import Orc
-from sentence_beam.transforms.corpus.formats.registry import columns_of
-from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.formats.registry import open_columns
+from sentence_beam.transforms.corpus.spans import estimate_tokens
 
 UNIT = 2000  # tokens
 TEXTS = sentences(3000)
@@ -96,7 +96,7 @@ def test_spans_have_about_the_tokens_of_a_unit(tmp_path: Path, name: str) -> Non
     spans = plan_file(written(tmp_path, name, TEXTS), "text", UNIT)
     for span in spans[:-1]:
         texts = TEXTS[span.start : span.stop]
-        tokens = sum(estimated_tokens(len(text.encode()), 1) for text in texts)
+        tokens = sum(estimate_tokens(len(text.encode()), 1) for text in texts)
         assert 0.5 * UNIT < tokens < 1.6 * UNIT
         assert 0.5 * tokens < span.tokens < 1.6 * tokens
 
@@ -195,7 +195,7 @@ def test_the_rows_of_record_batches(tmp_path: Path, sizes: list[int]) -> None:
             columns = [pa.array(["x"] * size, pa.string()), tags]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     (file,) = match_inputs(str(write_bytes(tmp_path / "a.arrow", sink.getvalue())))
-    blocks = Arrow().table_blocks(file) or []
+    blocks = Arrow().list_table_blocks(file) or []
     assert [(block.offset, block.rows) for block in blocks] == list(enumerate(sizes))
 
 
@@ -203,7 +203,7 @@ def test_the_rows_of_stripes(tmp_path: Path) -> None:
     data = as_orc(TEXTS)
     (file,) = match_inputs(str(write_bytes(tmp_path / "a.orc", data)))
     stripes = orc.ORCFile(io.BytesIO(data))
-    rows = [block.rows for block in Orc().table_blocks(file)]
+    rows = [block.rows for block in Orc().list_table_blocks(file)]
     assert rows == [stripes.read_stripe(number).num_rows for number in range(stripes.nstripes)]
     assert sum(rows) == len(TEXTS)
 
@@ -290,6 +290,6 @@ def test_a_name_of_a_column_that_is_not_utf8_is_one_line(tmp_path: Path, name: s
             writer.write_table(table)
     data = sink.getvalue().replace(b"another", b"an\xffther")
     (file,) = match_inputs(str(write_bytes(tmp_path / name, data)))
-    message = message_of(lambda: columns_of(file).kept_types(Columns()))
+    message = message_of(lambda: open_columns(file).kept_types(Columns()))
     assert message.startswith(f"{file.path} is not a readable ")
     assert "utf-8" in message

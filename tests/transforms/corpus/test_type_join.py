@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sentence_beam.transforms.base.arrow_arrays import plain, plain_type
-from sentence_beam.transforms.corpus.arrow_types import code_of, type_of
+from sentence_beam.transforms.base.arrow_arrays import as_plain, as_plain_type
+from sentence_beam.transforms.corpus.arrow_types import make_code, parse_type
 from sentence_beam.transforms.corpus.casts import as_type
 from sentence_beam.transforms.corpus.type_join import join_types
 
@@ -33,7 +33,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_type_is_itself_again_in_a_plan_and_beside_nulls(kind: pa.DataType) -> None:
-    assert type_of(code_of(kind)).arrow == kind
+    assert parse_type(make_code(kind)).arrow == kind
     assert (
         join_types(kind, kind) == join_types(kind, pa.null()) == join_types(pa.null(), kind) == kind
     )
@@ -45,7 +45,7 @@ def test_two_types_have_one_whichever_file_is_first() -> None:
         assert join_types(other, one) == joined
         assert join_types(joined, one) == join_types(joined, other) == joined
         for kind in (one, other):
-            found, reasons = as_type(pa.nulls(2, kind), "c", type_of(code_of(joined)))
+            found, reasons = as_type(pa.nulls(2, kind), "c", parse_type(make_code(joined)))
             assert (found.type, found.null_count, reasons) == (joined, 2, None)
 
 
@@ -101,7 +101,7 @@ def test_the_narrowest_type_of_both(one: pa.DataType, other: pa.DataType, joined
 def test_a_later_file_is_cast_value_by_value_without_loss(
     column: pa.Array, kind: pa.DataType, read: list[Any], bad: list[int]
 ) -> None:
-    found, reasons = as_type(column, "c", type_of(code_of(kind)))
+    found, reasons = as_type(column, "c", parse_type(make_code(kind)))
     assert (found.type, found.to_pylist()) == (kind, read)
     assert [place for place, reason in enumerate(reasons or []) if reason] == bad
 
@@ -121,7 +121,7 @@ def test_a_later_file_is_cast_value_by_value_without_loss(
 )  # fmt: skip
 def test_types_that_few_programs_read_become_plain_at_any_depth(column: pa.Array) -> None:
     for part in (column, column[1:]):
-        found = plain(part)
+        found = as_plain(part)
         found.validate(full=True)
-        assert found.type == plain_type(column.type) == plain_type(found.type)
+        assert found.type == as_plain_type(column.type) == as_plain_type(found.type)
         assert found.to_pylist() == part.to_pylist()

@@ -20,8 +20,8 @@ from sentence_beam.transforms.encoder import replica as replica_module
 from sentence_beam.transforms.encoder.batch_memory import (
     LEAST_TOKENS,
     MemoryLimit,
+    count_fitting_tokens,
     is_out_of_memory,
-    tokens_that_fit,
 )
 from sentence_beam.transforms.encoder.batches import Batch
 
@@ -117,7 +117,7 @@ def test_what_says_that_memory_ran_out(error: Exception, known: bool) -> None:
 def test_a_gpus_batch_is_what_there_is_memory_for(
     tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tokens_that_fit(1, 10**6, 65536) == LEAST_TOKENS
+    assert count_fitting_tokens(1, 10**6, 65536) == LEAST_TOKENS
     sizes = {}
     for pooler in ("mean", "sbert-wk:start=0,window=1"):
         replica = Encoder.load(
@@ -129,7 +129,7 @@ def test_a_gpus_batch_is_what_there_is_memory_for(
     )
     replicas = [_on_gpu(replica, number) for number in (0, 1)]
     free = {0: 10**12, 1: 2 * 5000 * replica.forward.token_bytes}
-    monkeypatch.setattr(replica_module, "free_memory", lambda device: free[device.index])
+    monkeypatch.setattr(replica_module, "measure_free_memory", lambda device: free[device.index])
     assert replica_module.tokens_per_batch(None, replicas[:1]) == 65536
     assert replica_module.tokens_per_batch(None, replicas) == 4096, (
         "the GPU with less memory decides"
@@ -250,7 +250,7 @@ def test_deterministic_batches_are_larger_on_a_gpu_that_is_fast_and_has_the_memo
     for capability in ((8, 0), (9, 0)):
         for memory in (2 * 65536 * each, 65536 * each):
             with monkeypatch.context() as patch:
-                patch.setattr(replica_module, "capability_of", lambda _, c=capability: c)
+                patch.setattr(replica_module, "find_capability", lambda _, c=capability: c)
                 patch.setattr(replica_module, "total_memory", lambda _, m=memory: m)
                 tokens = replica_module.tokens_per_alike_batch(None, on_gpu, "bert")
             found[capability, memory // each] = tokens

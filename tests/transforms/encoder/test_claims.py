@@ -17,7 +17,7 @@ from helpers.tiny_models import TEXTS, save_tiny_model
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.encoder import Encoder, claims, devices, replica
-from sentence_beam.transforms.encoder.batch_memory import tokens_that_fit
+from sentence_beam.transforms.encoder.batch_memory import count_fitting_tokens
 from sentence_beam.transforms.encoder.claims import Claims
 
 GPUS = [f"GPU-{number}" for number in range(8)]
@@ -92,9 +92,9 @@ def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "set_environment", lambda: None)
     monkeypatch.setattr(devices, "try_growing", lambda _: None)
     monkeypatch.setattr(claims.tempfile, "gettempdir", lambda: str(tmp_path))
-    claims.claims_of_machine.cache_clear()
+    claims.open_machine_claims.cache_clear()
     yield
-    claims.claims_of_machine.cache_clear()
+    claims.open_machine_claims.cache_clear()
 
 
 @pytest.mark.usefixtures("eight_gpus")
@@ -120,7 +120,7 @@ def test_an_encoder_has_one_lane_and_one_model_on_the_gpu_that_nobody_else_claim
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (6, 1))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda gpu: f"GPU {gpu.index}")
     free = {1: 10**9, 0: 10**12}
-    monkeypatch.setattr(replica, "free_memory", lambda gpu: free[gpu.index])
+    monkeypatch.setattr(replica, "measure_free_memory", lambda gpu: free[gpu.index])
     other = Processes(lambda: str(devices.resolve_devices("cuda:own")[0]))
     try:
         assert other.start() == "cuda:0"
@@ -131,7 +131,7 @@ def test_an_encoder_has_one_lane_and_one_model_on_the_gpu_that_nobody_else_claim
     finally:
         other.end()
     assert [each.device for each in encoder.replicas] == [torch.device("cuda", 1)]
-    fitting = tokens_that_fit(free[1], encoder.replicas[0].forward.token_bytes, 65536)
+    fitting = count_fitting_tokens(free[1], encoder.replicas[0].forward.token_bytes, 65536)
     assert encoder.tokens_per_batch == fitting, "the memory of its own GPU decides"
     np.testing.assert_allclose(found, expected, atol=2e-5)
 

@@ -23,7 +23,7 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.encoder.prompt_template import PromptTemplate
 from sentence_beam.transforms.pooling import Status, TokenStatistics
 from sentence_beam.transforms.space import parse_pooler, resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 
 HEADS = [
     "ditto:1-1",
@@ -68,9 +68,7 @@ def _fit(model: Path, root: Path) -> dict[str, Path]:
     offsets = np.cumsum([0, *map(len, ids)])
     flat, folders = np.array([token for text in ids for token in text]), {}
     for key, method in (("tfidf", "tfidf"), ("counts", "token-counts")):
-        fitted = TokenStatistics.count(
-            method, tokenizer_digest(files), flat, offsets, len(tokenizer)
-        )
+        fitted = TokenStatistics.count(method, hash_tokenizer(files), flat, offsets, len(tokenizer))
         folders[key] = write_table(root / key, fitted)
     return folders
 

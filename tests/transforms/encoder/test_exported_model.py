@@ -15,7 +15,7 @@ from sentence_beam.transforms.calibration.fitting import fit_calibration
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.encoder.exported_model import (
     Export,
-    why_not_sentence_transformers,
+    explain_unsupported,
     write_export,
 )
 from sentence_beam.transforms.space import parse_pooler, resolve_model, resolve_space
@@ -129,7 +129,7 @@ def test_position_weights_beside_a_prompt_that_is_not_counted(tiny, rank, fits):
     files = resolve_model(str(tiny["bert"]))
     pooler = parse_pooler(f"weighted-mean:count=no-prompt,rank={rank}")
     space = resolve_space(files, pooler=pooler, prompt="the ")
-    assert (why_not_sentence_transformers(Export(files, space, pooler, None)) is None) == fits
+    assert (explain_unsupported(Export(files, space, pooler, None)) is None) == fits
 
 
 def test_a_given_option_wins_and_a_given_pooler_leaves_the_model_alone(tiny, tmp_path):

@@ -37,7 +37,7 @@ from sentence_beam.transforms.encoder.varlen import find_kernel
 from sentence_beam.transforms.pooling import TokenStatistics
 from sentence_beam.transforms.pooling.transfer import to_host
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 from sentence_beam.transforms.training.cnn_module import CNN003
 
 GPU = torch.device("cuda", 0)
@@ -233,12 +233,12 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuRecord]:
         patch.setattr(Tensor, "record_stream", lambda *_: None)
         patch.setattr(encoders, "resolve_devices", _resolve_devices)
         patch.setattr(devices, "to_host", _copied_to_host)
-        patch.setattr(replica, "free_memory", lambda _: 10**11)
+        patch.setattr(replica, "measure_free_memory", lambda _: 10**11)
         # texts alone in a padded pass are there to be compared with
         patch.setattr(probe.Probe, "pass_alone", lambda *_: [])
         patch.setattr(probe, "are_alike", lambda *_: True)
-        fused = one_row.fused_norm
-        patch.setattr(one_row, "fused_norm", lambda norm: None if _adds_one(norm) else fused(norm))
+        fused = one_row.fuse_norm
+        patch.setattr(one_row, "fuse_norm", lambda norm: None if _adds_one(norm) else fused(norm))
         with moved_by_replacing(), OnFakeGpu(record, fakes):
             yield record
 
@@ -459,7 +459,7 @@ def test_a_pooler_with_token_statistics(
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in SENTENCES]
     offsets = np.cumsum([0, *map(len, ids)])
     counted = TokenStatistics.count(
-        method, tokenizer_digest(resolve_model(str(bert))), np.concatenate(ids).astype(np.int64),
+        method, hash_tokenizer(resolve_model(str(bert))), np.concatenate(ids).astype(np.int64),
         offsets, len(tokenizer),
     )  # fmt: skip
     for name, data in counted.to_files().items():

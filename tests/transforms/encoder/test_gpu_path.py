@@ -17,7 +17,7 @@ from sentence_beam.transforms.encoder import Encoder, choose_runner, replica
 from sentence_beam.transforms.encoder import encoder as encoders
 from sentence_beam.transforms.encoder.one_row import OneRowRunner
 from sentence_beam.transforms.encoder.probe import BatchSharing
-from sentence_beam.transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.encoder.texts_attention import attend_text_by_text
 
 TEXTS = sentences(20)
 
@@ -26,7 +26,7 @@ def attention(*args: Any, **kwargs: Any) -> Any:
     """The kernel, which is one operator on a GPU."""
     first = args[0]
     held = [each.held if isinstance(each, StubTensor) else each for each in args]
-    made = text_by_text(*held, **kwargs)
+    made = attend_text_by_text(*held, **kwargs)
     if not isinstance(first, StubTensor):
         return made
     made = made if isinstance(made, tuple) else (made,)
@@ -40,8 +40,8 @@ def on_gpus(model: str, gpus: int, monkeypatch: pytest.MonkeyPatch, **options: A
         patch.setattr(
             encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(gpus)]
         )
-        patch.setattr(choose_runner, "kernel_for", lambda _: attention)
-        patch.setattr(replica, "free_memory", lambda _: 10**10)
+        patch.setattr(choose_runner, "choose_kernel", lambda _: attention)
+        patch.setattr(replica, "measure_free_memory", lambda _: 10**10)
         patch.setattr(replica, "TOKENS_PER_ALIKE_BATCH", {"cuda": 64})
         return Encoder.load(model, dtype="float32", device="cuda", **options)
 
@@ -119,7 +119,7 @@ def test_a_padded_pass_does_not_ask_the_device_whether_there_is_padding(
     save_family(family, tmp_path / family)
     expected = Encoder.load(model, pooler="mean", dtype="float32", device="cpu").encode(TEXTS)
     with stub_gpu(monkeypatch) as counts:
-        monkeypatch.setattr(choose_runner, "unpadded_runner", lambda *_: (None, ""))
+        monkeypatch.setattr(choose_runner, "make_unpadded_runner", lambda *_: (None, ""))
         encoder = on_gpus(model, 1, monkeypatch, pooler="mean", tokens_per_batch=64)
         assert encoder.replicas[0].forward.together is BatchSharing.PADDED
         found = _embedded(encoder, counts)

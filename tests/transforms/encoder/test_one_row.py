@@ -18,7 +18,7 @@ from helpers.family_survey import TEXTS, TOLERANCE, error_of, load, reference, s
 
 from sentence_beam.transforms.encoder import Encoder, choose_runner, texts_attention, varlen
 from sentence_beam.transforms.encoder.one_row import OneRowRunner
-from sentence_beam.transforms.encoder.texts_attention import text_by_text
+from sentence_beam.transforms.encoder.texts_attention import attend_text_by_text
 
 Window = tuple[int, int]
 GROUPED = {"num_key_value_heads": 2}
@@ -75,9 +75,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[Window, bool]]:
         *parts: Any, window_size: Window, enable_gqa: bool = False, **said: Any
     ) -> torch.Tensor:
         found.add((window_size, enable_gqa))
-        return text_by_text(*parts, window_size=window_size, enable_gqa=enable_gqa, **said)
+        return attend_text_by_text(*parts, window_size=window_size, enable_gqa=enable_gqa, **said)
 
-    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: kernel)
+    monkeypatch.setattr(choose_runner, "choose_kernel", lambda _: kernel)
     return found
 
 
@@ -126,7 +126,7 @@ def test_a_window_longer_than_the_texts_that_are_tried_is_compared_with_the_mask
 ) -> None:
     folder = _save("mistral", tmp_path / "m", sliding_window=70)
     assert _runs_in_one_row(load(folder))
-    monkeypatch.setattr(texts_attention, "window_of", lambda *_: BEFORE)
+    monkeypatch.setattr(texts_attention, "find_window", lambda *_: BEFORE)
     assert not _runs_in_one_row(load(folder))
     assert "masks hide other tokens" in caplog.text
 
@@ -139,12 +139,12 @@ def test_an_older_torch_has_no_word_for_heads_that_share_keys(
     ) -> Any:
         grouped = parts[0].shape[1] != parts[1].shape[1]
         said = {"scale": scale, "window_size": window_size, "enable_gqa": grouped}
-        return text_by_text(*parts, return_aux=return_aux, **said)  # type: ignore[arg-type]
+        return attend_text_by_text(*parts, return_aux=return_aux, **said)  # type: ignore[arg-type]
 
     monkeypatch.setattr(varlen, "find_kernel", lambda: older)
     on_gpu = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16)
-    kernel = varlen.kernel_for(SimpleNamespace(parameters=lambda: iter([on_gpu])))
-    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: kernel)
+    kernel = varlen.choose_kernel(SimpleNamespace(parameters=lambda: iter([on_gpu])))
+    monkeypatch.setattr(choose_runner, "choose_kernel", lambda _: kernel)
     folder = _save("qwen3", tmp_path / "m", **GROUPED)
     encoder = load(folder)
     assert _runs_in_one_row(encoder), encoder.replicas[0].forward.objection
@@ -173,11 +173,11 @@ def test_a_kernel_with_other_windows_is_found_out(
 ) -> None:
     def one_more(*parts: Any, window_size: Window, **said: Any) -> torch.Tensor:
         before, after = window_size
-        return text_by_text(
+        return attend_text_by_text(
             *parts, window_size=(before + 1 if before >= 0 else before, after), **said
         )
 
-    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: one_more)
+    monkeypatch.setattr(choose_runner, "choose_kernel", lambda _: one_more)
     folder = _save("mistral", tmp_path / "m", sliding_window=70)
     assert not _runs_in_one_row(load(folder))
     assert "fails at windows of (3, 0)" in caplog.text
@@ -192,7 +192,7 @@ def test_other_layers_and_poolers(
     folder = str(_save("qwen3", tmp_path / "m", **GROUPED))
     found = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
     assert _runs_in_one_row(found) == (pooler != "static")
-    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: None)
+    monkeypatch.setattr(choose_runner, "choose_kernel", lambda _: None)
     padded = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
     np.testing.assert_allclose(found.encode(TEXTS), padded.encode(TEXTS), atol=2e-5)
 
@@ -206,7 +206,7 @@ def test_single_heads(
 ) -> None:
     folder = str(_save(family, tmp_path / "m", **changes))
     encoders = [Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu")]
-    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: None)
+    monkeypatch.setattr(choose_runner, "choose_kernel", lambda _: None)
     encoders.append(Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu"))
     assert [_runs_in_one_row(encoder) for encoder in encoders] == [True, False]
     np.testing.assert_allclose(*(encoder.encode(TEXTS) for encoder in encoders), atol=2e-5)

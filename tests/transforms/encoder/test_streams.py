@@ -123,7 +123,7 @@ def test_results_are_whole_when_their_event_is_over(streams: Streams) -> None:
     computing.work.append(lambda: setattr(vectors, "value", "vectors"))
     with streams.on(computing):
         (copy,), copied = transfer.to_host([vectors])  # type: ignore[list-item]
-    assert vectors.used_on == [transfer.copy_stream(GPU, "out")]
+    assert vectors.used_on == [transfer.get_copy_stream(GPU, "out")]
     assert copied.blocking, "who waits leaves the core to the tokenizer"  # type: ignore[attr-defined]
     copied.synchronize()
     assert copy.value == "vectors"  # type: ignore[attr-defined]

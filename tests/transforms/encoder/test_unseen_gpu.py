@@ -91,7 +91,7 @@ def test_two_slow_gpus_are_one_warning(
         patch.setattr(
             encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(2)]
         )
-        patch.setattr(load_replica, "capability_of", lambda _: (8, 0))
+        patch.setattr(load_replica, "find_capability", lambda _: (8, 0))
         patch.setattr(varlen, "find_kernel", lambda: None)
         patch.setattr(choose_runner, "describe_missing_kernel", lambda _: "torch 2.9 has no kernel")
         with caplog.at_level(logging.WARNING):

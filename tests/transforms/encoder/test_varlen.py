@@ -55,7 +55,7 @@ def literal_attention(
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that a GPU takes."""
-    monkeypatch.setattr(choose_runner, "kernel_for", lambda _: literal_attention)
+    monkeypatch.setattr(choose_runner, "choose_kernel", lambda _: literal_attention)
 
 
 @pytest.mark.usefixtures("on_a_gpu")
@@ -74,7 +74,7 @@ def test_the_same_vectors_as_the_models_own_pass(
             assert isinstance(encoder.replicas[0].forward.runner, VarlenRunner), pooler
             assert found.stats.padded == found.stats.real
         with monkeypatch.context() as patch:
-            patch.setattr(choose_runner, "unpadded_runner", lambda *_: (None, ""))
+            patch.setattr(choose_runner, "make_unpadded_runner", lambda *_: (None, ""))
             padded = Encoder.load(model, pooler=pooler, dtype="float32")
         np.testing.assert_allclose(found.vectors, padded.encode(TEXTS), atol=2e-5, err_msg=pooler)
 
@@ -91,7 +91,7 @@ def test_a_pass_that_does_not_agree_is_not_taken(
         "only supports Ampere": refuse,
     }
     for said, kernel in kernels.items():
-        monkeypatch.setattr(choose_runner, "kernel_for", lambda _, kernel=kernel: kernel)
+        monkeypatch.setattr(choose_runner, "choose_kernel", lambda _, kernel=kernel: kernel)
         encoder = Encoder.load(model, pooler="mean", dtype="float32")
         assert not isinstance(encoder.replicas[0].forward.runner, VarlenRunner)
         assert said in caplog.records[-1].getMessage()

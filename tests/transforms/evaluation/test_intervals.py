@@ -11,7 +11,13 @@ from sentence_beam.transforms.evaluation.clusterings import Clusterings
 from sentence_beam.transforms.evaluation.correlations import Correlations
 from sentence_beam.transforms.evaluation.detections import Detections
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
-from sentence_beam.transforms.evaluation.intervals import Draws, average, beliefs, draw, holm
+from sentence_beam.transforms.evaluation.intervals import (
+    Draws,
+    average,
+    compute_beliefs,
+    draw,
+    holm,
+)
 
 FIELDS = ("score", "low", "high")
 AGAINST = ("diff", "diff_low", "diff_high", "p", "p_holm")
@@ -49,7 +55,7 @@ def test_identical_methods_differ_by_nothing(kind: str) -> None:
     row = generator.normal(size=60)
     evidence = one_of_each(np.stack([row, row, generator.normal(size=60)]), generator)[kind]
     for drawn in draw(evidence, resamples=200, permutations=99).values():
-        _, same, other = beliefs(drawn)
+        _, same, other = compute_beliefs(drawn)
         assert (same.diff, same.diff_low, same.diff_high, same.p, same.p_holm) == (0, 0, 0, 1, 1)
         assert "-0.0" not in map(str, (same.diff, same.diff_low, same.diff_high))
         assert other.diff_low < other.diff_high
@@ -63,7 +69,7 @@ def test_swapping_two_methods_changes_signs_alone(kind: str) -> None:
         for rows in (values, values[::-1])
     )
     for subset in there:
-        (a, b), (c, d) = beliefs(there[subset]), beliefs(back[subset])
+        (a, b), (c, d) = compute_beliefs(there[subset]), compute_beliefs(back[subset])
         assert [vars(a)[f] for f in FIELDS] == [vars(d)[f] for f in FIELDS]
         assert [vars(b)[f] for f in FIELDS] == [vars(c)[f] for f in FIELDS]
         assert (d.diff, d.diff_low, d.diff_high) == pytest.approx(
@@ -149,7 +155,7 @@ def test_resamples_of_biased_measures_are_moved_in_log_odds(measure: str) -> Non
 def test_a_score_is_in_its_own_interval() -> None:
     """Of a few items the interval that is corrected may be beside the score."""
     draws = Draws(np.array([0.9, 0.8]), np.full((2, 9), 0.5) + np.arange(9) / 100, np.zeros((2, 9)))
-    first, second = beliefs(draws)
+    first, second = compute_beliefs(draws)
     assert (first.low, first.high) == (pytest.approx(50.2), 90)
     assert (second.diff_low, second.diff, second.diff_high) == (
         pytest.approx(-10),
@@ -164,13 +170,15 @@ def test_resamples_without_anything_to_find_leave_the_interval_as_it_is() -> Non
     labels = np.arange(60) < 3
     for measure in ("ap", "f1"):
         evidence = Detections(labels + generator.normal(size=(1, 60)), labels, measure)
-        (found,) = beliefs(draw(evidence, resamples=400)["all"])
+        (found,) = compute_beliefs(draw(evidence, resamples=400)["all"])
         assert found.low < found.score <= found.high
 
 
 def test_the_same_seed_gives_the_same_draws() -> None:
     evidence = Means(np.random.default_rng(0).uniform(size=(2, 50)))
-    first, again, other = (beliefs(draw(evidence, (seed,), 200, 99)["all"]) for seed in (1, 1, 2))
+    first, again, other = (
+        compute_beliefs(draw(evidence, (seed,), 200, 99)["all"]) for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
 
@@ -178,7 +186,7 @@ def test_the_same_seed_gives_the_same_draws() -> None:
 @pytest.mark.parametrize("gold", [[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
 def test_three_pairs_and_constant_scores(gold: list[float]) -> None:
     drawn = draw(correlations(np.array([[0.1, 0.1, 0.1], [0.1, 0.2, 0.3]]), np.array(gold)))["all"]
-    constant, rising = beliefs(drawn)
+    constant, rising = compute_beliefs(drawn)
     assert (constant.score, constant.low, constant.high) == (None, None, None)
     assert (rising.diff, rising.p, rising.p_holm) == (None, None, None)
     if gold[0] == gold[1]:
@@ -205,7 +213,7 @@ def covered(make, truth: tuple[float, float], runs: int) -> tuple[float, float]:
     one, other = (100 * value for value in truth)
     score = difference = 0
     for run in range(runs):
-        first, second = beliefs(draw(make(), (run,), 600, 0)["all"])
+        first, second = compute_beliefs(draw(make(), (run,), 600, 0)["all"])
         score += first.low <= one <= first.high
         difference += second.diff_low <= other - one <= second.diff_high
     return score / runs, difference / runs
@@ -279,7 +287,7 @@ def test_coverage_of_means_over_files(subset: str) -> None:
     for run in range(400):
         gold, *rows = generator.multivariate_normal([0, 0, 0], CORRELATED, 300).T
         evidence = Correlations(np.stack(rows), gold, (("a", 50), ("b", 100), ("c", 150)))
-        first, second = beliefs(draw(evidence, (run,), 600, 0)[subset])
+        first, second = compute_beliefs(draw(evidence, (run,), 600, 0)[subset])
         held.append((first.low <= truth[0] <= first.high, second.low <= truth[1] <= second.high))
     assert ((np.mean(held, axis=0) >= 0.93) & (np.mean(held, axis=0) <= 0.97)).all()
 
@@ -290,7 +298,7 @@ def test_p_values_are_uniform_where_two_methods_are_equally_good() -> None:
     for run in range(200):
         gold = generator.normal(size=60)
         evidence = correlations(gold + generator.normal(size=(2, 60)), gold)
-        p_values.append(beliefs(draw(evidence, (run,), 2, 199)["all"])[1].p)
+        p_values.append(compute_beliefs(draw(evidence, (run,), 2, 199)["all"])[1].p)
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
 
@@ -303,7 +311,7 @@ def test_how_many_resamples_are_held_at_once_changes_nothing_that_counts(
     one, many = [], []
     for cells, found in ((1 << 24, one), (1, many)):
         monkeypatch.setattr("sentence_beam.transforms.evaluation.intervals.CELLS", cells)
-        found += beliefs(draw(evidence, (1,), 2000, 99)["all"])
+        found += compute_beliefs(draw(evidence, (1,), 2000, 99)["all"])
     assert many[1].high - many[1].low == pytest.approx(one[1].high - one[1].low, rel=0.15)
     assert (many[1].p, many[1].score) == pytest.approx((one[1].p, one[1].score), abs=0.15)
 
@@ -324,12 +332,12 @@ def test_a_large_and_a_small_task_have_an_average() -> None:
     np.testing.assert_array_equal(
         found.swapped, (several[0].swapped + several[1].swapped[:, :swaps]) / 2
     )
-    assert 0 < beliefs(found)[1].p <= 1
+    assert 0 < compute_beliefs(found)[1].p <= 1
 
 
 def test_a_method_without_a_score_still_has_the_interval_of_its_resamples() -> None:
     resampled = np.linspace(0.0, 1.0, 41)[None]
-    (found,) = beliefs(Draws(np.array([np.nan]), resampled, np.zeros((1, 0))))
+    (found,) = compute_beliefs(Draws(np.array([np.nan]), resampled, np.zeros((1, 0))))
     assert (found.score, found.low, found.high) == (None, 2.5, 97.5)
 
 
@@ -337,7 +345,7 @@ def test_a_method_without_a_score_still_has_the_interval_of_its_resamples() -> N
 def test_an_interval_needs_half_of_the_resamples(undefined: int, defined: bool) -> None:
     resampled = np.linspace(0.0, 1.0, 40)
     resampled[:undefined] = np.nan
-    (found,) = beliefs(Draws(np.array([0.5]), resampled[None], np.zeros((1, 0))))
+    (found,) = compute_beliefs(Draws(np.array([0.5]), resampled[None], np.zeros((1, 0))))
     assert (found.low is not None) == (found.high is not None) == defined
 
 

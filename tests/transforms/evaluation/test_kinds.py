@@ -18,7 +18,7 @@ from scipy import stats
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.evaluation.kinds.relatedness import bins
-from sentence_beam.transforms.evaluation.task import TaskVectors, content_digest
+from sentence_beam.transforms.evaluation.task import TaskVectors, hash_content
 from sentence_beam.transforms.evaluation.tasks import read_task, read_tasks
 
 sklearn = pytest.importorskip("sklearn")
@@ -190,9 +190,7 @@ def test_mlp(tmp_path: Path) -> None:
     paths = ",".join(str(labelled(tmp_path, name, labels)) for name in ("a", "b"))
     task = read_task(f"classification:c={paths}", "mlp")
     assert score(task, by_label(task, 20)) == 100
-    assert content_digest(task) != content_digest(
-        read_task(f"classification:c={paths}", "logistic")
-    )
+    assert hash_content(task) != hash_content(read_task(f"classification:c={paths}", "logistic"))
 
 
 def test_inference_sees_both_sides_alike(tmp_path: Path) -> None:
@@ -246,7 +244,7 @@ def test_probing_made_of_any_text(tmp_path: Path, probe: str) -> None:
     assert len(set(map(train.labels.count, set(train.labels)))) == 1, "labels are equally frequent"
     assert set(train.labels) == set(test.labels)
     (again,) = read_tasks([], [f"{probe}={tmp_path / 'text.txt'}"], "logistic")
-    assert content_digest(again) == content_digest(task)
+    assert hash_content(again) == hash_content(task)
     known = set(lines)
     for label, text in zip(train.labels, train.texts, strict=True):
         if probe == "sentence-length":
@@ -409,7 +407,7 @@ def test_a_document_of_the_query_s_id_is_dropped_as_in_beir(tmp_path: Path) -> N
         assert score(task, known, metric) == pytest.approx(by_hand(measure, drop=True), abs=1e-7)
         assert score(kept, known, metric) == pytest.approx(by_hand(measure, drop=False), abs=1e-7)
     assert score(task, known, "map@100") > score(kept, known, "map@100")
-    assert content_digest(task) != content_digest(kept)
+    assert hash_content(task) != hash_content(kept)
     (note,) = task.notes
     assert note.startswith(
         "20 queries have a document of their id, dropped from the results as in BEIR"

@@ -43,7 +43,9 @@ def test_mrpc_is_accuracy_and_f1_of_a_classifier_that_ten_folds_chose(tmp_path: 
         for part in task.parts
     ]
     numbers = [np.array([int(label) for label in part.labels]) for part in task.parts]
-    predicted = classifiers.held_out((features[0], numbers[0]), None, features[1], "logistic")
+    predicted = classifiers.predict_held_out(
+        (features[0], numbers[0]), None, features[1], "logistic"
+    )
     assert evidence["accuracy"].scores()["all"][0] == accuracy_score(numbers[1], predicted)
     assert evidence["f1"].scores()["all"][0] == pytest.approx(f1_score(numbers[1], predicted))
     assert list(evidence) == ["accuracy", "f1"]

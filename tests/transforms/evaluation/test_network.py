@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sentence_beam.transforms.evaluation import classifier, network
-from sentence_beam.transforms.evaluation.classifier import DECAYS, cross_validated, held_out
+from sentence_beam.transforms.evaluation.classifier import DECAYS, cross_validate, predict_held_out
 from sentence_beam.transforms.evaluation.kinds.classification import Classification
 from sentence_beam.transforms.evaluation.network import Rows, train_networks
 
@@ -29,7 +29,7 @@ def by_modules(train: Rows, decay: float, passes: int) -> torch.nn.Sequential:
     """
     found = torch.nn.Sequential(torch.nn.Linear(8, 50), torch.nn.Sigmoid(), torch.nn.Linear(50, 3))
     first, first_bias, second, second_bias = (
-        weight[0].detach() for weight in network.first_weights(8, 3, 1)
+        weight[0].detach() for weight in network.draw_weights(8, 3, 1)
     )
     with torch.no_grad():
         for place, weight, bias in ((0, first, first_bias), (2, second, second_bias)):
@@ -79,7 +79,7 @@ def test_training_stops_when_sentevals_does(
         seen.append(weights[0][0].detach().clone())
         return [accuracies[len(seen) - 1]]
 
-    monkeypatch.setattr(network, "accuracies_of", measure)
+    monkeypatch.setattr(network, "measure_accuracies", measure)
     (found,) = train_networks(rows(64), rows(9), 3, (1e-4,))
     assert len(seen) == rounds
     assert found.accuracy == max(accuracies[:rounds])
@@ -98,11 +98,14 @@ def test_classes_are_found_with_dev_rows_with_folds_and_nested(
 ) -> None:
     pytest.importorskip("sklearn")
     train, dev, test = rows(150), rows(60, 1), rows(100, 2)
-    for found in (held_out(train, dev, test[0], "mlp"), held_out(train, None, test[0], "mlp")):
+    for found in (
+        predict_held_out(train, dev, test[0], "mlp"),
+        predict_held_out(train, None, test[0], "mlp"),
+    ):
         assert (found == test[1]).mean() > 0.65
     monkeypatch.setattr(classifier, "FOLDS", 3)  # in each other: a hundred trainings take long
     monkeypatch.setattr(network, "MOST_PASSES", 40)
-    assert (cross_validated(*rows(400), "mlp") == rows(400)[1]).mean() > 0.5
+    assert (cross_validate(*rows(400), "mlp") == rows(400)[1]).mean() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sentence_beam.transforms.evaluation.scores_page import page
+from sentence_beam.transforms.evaluation.scores_page import render_page
 
 CHROMIUM = next(
     (
@@ -54,7 +54,7 @@ ROWS = [
 
 
 def test_names_and_notes_are_text_and_nothing_is_fetched() -> None:
-    found = page("a/<b>model</b>", ROWS, ["note & <i>note</i>"])
+    found = render_page("a/<b>model</b>", ROWS, ["note & <i>note</i>"])
     assert "<script>alert(1)" not in found
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in found
     assert "a/&lt;b&gt;model" in found
@@ -63,7 +63,7 @@ def test_names_and_notes_are_text_and_nothing_is_fetched() -> None:
 
 
 def test_intervals_are_drawn_to_one_scale_and_undefined_ones_not_at_all() -> None:
-    found = page("m", ROWS, [])
+    found = render_page("m", ROWS, [])
     ends = [
         tuple(map(float, pair))
         for pair in re.findall(r'class="range" x1="([\d.]+)" x2="([\d.]+)"', found)
@@ -80,14 +80,14 @@ def test_heads_have_a_map() -> None:
     heads = [
         row(f"ditto:{block}-{head}", 10.0 * block + head) for block in (1, 2) for head in (1, 2, 3)
     ]
-    found = page("m", heads, [], grid=(2, 3))
+    found = render_page("m", heads, [], grid=(2, 3))
     cells = re.findall(r'--s:([\d.]+)">([\d.]+)<', found)
     assert [score for _, score in cells] == ["11.0", "12.0", "13.0", "21.0", "22.0", "23.0"]
     assert [float(share) for share, _ in (cells[0], cells[-1])] == [0, 1]
 
 
 def test_subsets_have_a_table_of_their_own() -> None:
-    found = page(
+    found = render_page(
         "m",
         [row("mean", 50.0), row("mean", 40.0, subset="first"), row("mean", 45.0, subset="mean")],
         [],
@@ -127,5 +127,5 @@ def test_a_click_sorts_by_number_and_by_name_and_undefined_is_last(tmp_path: Pat
         }
       document.title = out.join(" ");
     """
-    found = in_browser(page("m", ROWS, []), script, tmp_path)
+    found = in_browser(render_page("m", ROWS, []), script, tmp_path)
     assert re.search(r"<title>(.*)</title>", found)[1].replace("&lt;", "<") == "<mmc mm<c <cmm mmc<"

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.spatial import distance
 
 from sentence_beam.transforms.evaluation.similarity import SIMILARITIES, similarities
-from sentence_beam.transforms.evaluation.task import TaskVectors, content_digest
+from sentence_beam.transforms.evaluation.task import TaskVectors, hash_content
 from sentence_beam.transforms.evaluation.tasks import read_task
 
 BY_SCIPY = {
@@ -49,7 +49,7 @@ def test_sts_is_scored_by_the_similarity_asked_for(tmp_path: Path) -> None:
             BY_SCIPY[name](rows[n].astype(float), rows[30 + n].astype(float)) for n in range(30)
         ]
         assert evidence.scores()["all"][0] == pytest.approx(stats.spearmanr(wanted, gold).statistic)
-        digests.add(content_digest(task))
+        digests.add(hash_content(task))
     assert len(digests) == 4
 
 

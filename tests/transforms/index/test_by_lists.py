@@ -7,7 +7,7 @@ import pytest
 from helpers.index_data import FACTORIES, open_cut, small_integers, trained, unit_vectors
 
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.by_lists import coarse_search, scan
+from sentence_beam.transforms.index.by_lists import scan, search_coarse
 from sentence_beam.transforms.index.index_parts import Coarse
 from sentence_beam.transforms.index.segment_search import SegmentedIndex
 
@@ -20,7 +20,7 @@ def by_lists(
     """Scores, segments and rows."""
     lists = TrainedIndex.from_bytes(start)
     coarse: Coarse | None = (
-        coarse_search(lists, queries, nprobe) if hasattr(lists.index, "nlist") else None
+        search_coarse(lists, queries, nprobe) if hasattr(lists.index, "nlist") else None
     )
     gains, positions = scan(index.parts, queries, k, coarse, lists)
     there = positions >= 0

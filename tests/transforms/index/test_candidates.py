@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sentence_beam.transforms.index.candidates import Candidates
-from sentence_beam.transforms.index.exact import best_first
+from sentence_beam.transforms.index.exact import sort_best_first
 
 GRID = (1, 2, 4)
 QUERIES = np.zeros((3, 2), np.float32)
@@ -29,7 +29,7 @@ class Lists:
         rows = np.tile(self.rows[first:stop].ravel(), (len(QUERIES), 1))
         fill = ((0, 0), (0, depth))
         gains = np.pad(gains, fill, constant_values=-np.inf)
-        return best_first(gains, np.pad(rows, fill, constant_values=-1), depth)
+        return sort_best_first(gains, np.pad(rows, fill, constant_values=-1), depth)
 
     def steps(self, queries: np.ndarray, depth: int, nprobes: Sequence[int]) -> Iterator[Any]:
         """As a SegmentedIndex's."""
@@ -60,7 +60,7 @@ def test_segments_merge_into_one_index(seed: int) -> None:
             first, second = one.best(0, nprobe, DEPTH), other.best(0, nprobe, DEPTH)
             shifted = np.where(second[1] >= 0, second[1] + (1 << 32), -1)
             gains = np.concatenate([first[0], second[0]], axis=1)
-            wanted = best_first(gains, np.concatenate([first[1], shifted], axis=1), DEPTH)[1]
+            wanted = sort_best_first(gains, np.concatenate([first[1], shifted], axis=1), DEPTH)[1]
             np.testing.assert_array_equal(merged.positions(nprobe), wanted)
 
 
@@ -120,7 +120,7 @@ def test_what_is_added_to_candidates_with_deleted_rows_is_counted_with_what_was_
 
 
 def test_candidates_of_some_queries_at_fewer_nprobes() -> None:
-    found = search(Lists(5)).narrowed([1, 4])
+    found = search(Lists(5)).narrow([1, 4])
     assert found.nprobes == [1, 4]
     np.testing.assert_array_equal(found.positions(4), search(Lists(5)).positions(4))
     some = found.of(np.array([2, -1, 0]))

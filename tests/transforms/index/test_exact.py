@@ -7,15 +7,15 @@ import pytest
 from helpers.index_data import brute_force, small_integers, unit_vectors
 
 from sentence_beam.transforms.index.exact import (
-    best_first,
     complete_top_k,
     exact_search,
     gains_to_scores,
     longest_row,
     merge_top_k,
-    no_results,
-    pair_scores,
     rounding,
+    score_pairs,
+    sort_best_first,
+    start_results,
 )
 from sentence_beam.transforms.index.faiss_module import use_threads
 
@@ -71,13 +71,13 @@ def test_fewer_rows_than_asked_for_are_filled_up() -> None:
 def test_the_best_come_first_and_ties_by_row() -> None:
     gains = np.array([[1.0, 3.0, 3.0, 2.0], [0.0, -np.inf, -np.inf, -np.inf]], np.float32)
     rows = np.array([[4, 9, 7, 1], [5, -1, -1, -1]])
-    found = best_first(gains, rows, 3)
+    found = sort_best_first(gains, rows, 3)
     assert found[0].tolist() == [[3, 3, 2], [0, -np.inf, -np.inf]]
     assert found[1].tolist() == [[7, 9, 1], [5, -1, -1]]
     merged = merge_top_k([(gains[:, :2], rows[:, :2]), (gains[:, 2:], rows[:, 2:])], 3)
     np.testing.assert_array_equal(merged[0], found[0])
     np.testing.assert_array_equal(merged[1], found[1])
-    unchanged = merge_top_k([found, no_results(2, 3)], 3)
+    unchanged = merge_top_k([found, start_results(2, 3)], 3)
     np.testing.assert_array_equal(unchanged[1], found[1])
 
 
@@ -100,7 +100,7 @@ def test_a_row_of_no_number_has_the_worst_score() -> None:
     vectors = unit_vectors(4, 8)
     rows = np.array([[0, -1], [2, 3]])
     for metric, worst in (("ip", -np.inf), ("l2", np.inf)):
-        scores = pair_scores(vectors[:2], vectors, rows, metric)
+        scores = score_pairs(vectors[:2], vectors, rows, metric)
         assert scores[0, 1] == worst
         assert np.isfinite(scores[rows >= 0]).all()
     assert gains_to_scores(np.float32([2.0]), "l2").tolist() == [-2.0]

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.exact_vectors import RefineWriter, check_rows, decoded, row_type
+from sentence_beam.transforms.index.exact_vectors import (
+    RefineWriter,
+    check_rows,
+    decode_rows,
+    row_type,
+)
 
 DIM = 12
 
@@ -24,7 +29,7 @@ def test_rows_of_any_length_keep_their_direction_and_their_length(seed: int, pow
     writer = RefineWriter(DIM)
     writer.add(vectors[:5])
     writer.add(vectors[5:])
-    found = decoded(rows_of(writer))
+    found = decode_rows(rows_of(writer))
     assert (np.abs(found - vectors).max(axis=1) <= np.abs(vectors).max(axis=1) * 2.0**-11).all()
 
 

@@ -30,7 +30,7 @@ from sentence_beam.transforms.index import (
 )
 from sentence_beam.transforms.index.filtered import FilteredIndex
 from sentence_beam.transforms.index.index_spec import IndexSpec
-from sentence_beam.transforms.index.metric_vectors import scored_by
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric
 
 ROWS, DIM, K = 12_000, 24, 10
 
@@ -97,7 +97,9 @@ def index(
     """An index of the vectors, in two segments."""
     vectors, folder = clusters[0], tmp_path_factory.mktemp("clusters")
     start = train(
-        choose_index(ROWS, DIM, IndexSpec.parse(request.param), metric=scored_by("cosine")),
+        choose_index(
+            ROWS, DIM, IndexSpec.parse(request.param), metric=choose_scoring_metric("cosine")
+        ),
         vectors[::3],
     )
     segments = []

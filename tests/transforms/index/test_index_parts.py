@@ -76,7 +76,7 @@ def test_decoded_vectors_are_those_of_the_live_rows(tmp_path: Path, kind: str) -
 def test_a_segment_counts_the_live_rows_of_its_lists(tmp_path: Path) -> None:
     first, _ = opened(tmp_path, "IVF4,Flat")
     assert first.lists.sizes.sum() == 25
-    assert first.matches_of_lists().sum() == KEEP[:25].sum()
+    assert first.count_matches().sum() == KEEP[:25].sum()
     whole, _ = opened(tmp_path, "IVF4,Flat", None)
     assert whole.bits is None
-    assert whole.matches_of_lists().tolist() == whole.lists.sizes.tolist()
+    assert whole.count_matches().tolist() == whole.lists.sizes.tolist()

@@ -8,7 +8,7 @@ import pytest
 from helpers.index_data import unit_vectors
 
 from sentence_beam.transforms.index import kmeans as module
-from sentence_beam.transforms.index.cells import nearest
+from sentence_beam.transforms.index.cells import find_nearest
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.kmeans import kmeans
 
@@ -23,7 +23,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU for every size, which is the processor in truth."""
     monkeypatch.setattr(module, "has_gpu", lambda: True)
     monkeypatch.setattr(module, "WORTH_A_GPU", 0)
-    monkeypatch.setattr(module, "by_torchs_gpu", lambda *given: module.by_torch(*given, "cpu"))
+    monkeypatch.setattr(module, "use_torchs_gpu", lambda *given: module.use_torch(*given, "cpu"))
 
 
 def by_faiss(sample: np.ndarray, lists: int, metric: str) -> np.ndarray:
@@ -39,7 +39,7 @@ def by_faiss(sample: np.ndarray, lists: int, metric: str) -> np.ndarray:
 def test_lists_are_as_good_as_those_of_faiss(metric: str) -> None:
     sample = clustered(6000)
     ours, theirs = (
-        nearest(sample, centroids, metric)[0].mean()
+        find_nearest(sample, centroids, metric)[0].mean()
         for centroids in (kmeans(sample, 100, metric), by_faiss(sample, 100, metric))
     )
     assert ours > theirs - 0.01
@@ -75,7 +75,7 @@ def test_torch_finds_lists_as_good_as_those_of_the_processor(
     if metric == "ip":
         np.testing.assert_allclose(np.linalg.norm(found[0], axis=1), 1, atol=1e-6)
     ours, theirs = (
-        nearest(sample, centroids, metric)[0].mean() for centroids in (found[0], expected)
+        find_nearest(sample, centroids, metric)[0].mean() for centroids in (found[0], expected)
     )
     assert ours > theirs - 0.04
 
@@ -117,7 +117,7 @@ def test_a_gpu_that_torch_does_not_see_or_that_has_no_room_is_left_alone(
     monkeypatch.setattr(module, "WORTH_A_GPU", 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: sees)
     if sees:
-        monkeypatch.setattr(module, "by_torch", full)
+        monkeypatch.setattr(module, "use_torch", full)
     np.testing.assert_array_equal(kmeans(clustered(100), 4, "ip"), expected)
 
 

@@ -48,7 +48,7 @@ def test_lists_in_memory_are_those_that_faiss_has(kind: str) -> None:
 
 def test_lists_of_a_table_are_where_its_caller_says() -> None:
     trained_index = TrainedIndex.from_bytes(trained("IVF4,SQ8", "ip", DIM))
-    index = trained_index.empty_copy()
+    index = trained_index.make_empty_copy()
     table = ListTable(index)
     rows = np.arange(5)
     codes = np.arange(5 * DIM, dtype=np.uint8)

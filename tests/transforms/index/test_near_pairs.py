@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.index import TrainedIndex
 from sentence_beam.transforms.index.near_pairs import (
     Components,
-    lists_near,
-    near_pairs,
-    share_found,
+    find_lists_near,
+    find_near_pairs,
+    measure_share_found,
 )
 
 DIM = 8
@@ -35,7 +35,7 @@ def found_pairs(
     vectors: np.ndarray, near: np.ndarray, threshold: float, side: int
 ) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    for first, second in near_pairs(vectors, near, threshold, side=side):
+    for first, second in find_near_pairs(vectors, near, threshold, side=side):
         low, high = np.minimum(first, second), np.maximum(first, second)
         found += zip(low.tolist(), high.tolist(), strict=True)
     return found
@@ -45,12 +45,12 @@ def found_pairs(
 @pytest.mark.parametrize("lists", [1, 2, 4])
 def test_every_pair_whose_lists_meet_is_found_once(lists: int, side: int) -> None:
     vectors = crowded(600)
-    near = lists_near(vectors, TrainedIndex.from_bytes(trained("IVF4,Flat", "ip", DIM)), lists)
+    near = find_lists_near(vectors, TrainedIndex.from_bytes(trained("IVF4,Flat", "ip", DIM)), lists)
     found, wanted = found_pairs(vectors, near, 0.9, side), by_brute_force(vectors, 0.9)
     meet = {(a, b) for a, b in wanted if near[a, 0] in near[b] or near[b, 0] in near[a]}
     assert len(set(found)) == len(found)
     assert set(found) == (wanted if lists == 4 else meet)
-    share, pairs = share_found(vectors, near, 0.9)
+    share, pairs = measure_share_found(vectors, near, 0.9)
     assert share == 1 if lists == 4 else 0.5 < share <= 1
     assert pairs > 50
 

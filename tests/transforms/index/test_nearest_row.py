@@ -6,7 +6,7 @@ from helpers.index_data import unit_vectors
 
 from sentence_beam.transforms.index import nearest_row as module
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.nearest_row import nearest_row
+from sentence_beam.transforms.index.nearest_row import find_nearest_row
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_is_the_one_that_faiss_finds(metric: str) -> None:
     queries = 3 * unit_vectors(101, 16, seed=1)
     rows = unit_vectors(40, 16, seed=2) * np.linspace(0.5, 2, 40, dtype=np.float32)[:, None]
-    scores, numbers = nearest_row(queries, rows, metric)
+    scores, numbers = find_nearest_row(queries, rows, metric)
     faiss = load_faiss()
     kind = {"ip": faiss.METRIC_INNER_PRODUCT, "l2": faiss.METRIC_L2}[metric]
     expected, places = faiss.knn(queries, rows, 1, metric=kind)
@@ -39,12 +39,12 @@ def test_the_first_of_equal_rows_at_any_number_of_threads(threads: int) -> None:
     faiss.omp_set_num_threads(threads)
     try:
         rows = np.repeat(unit_vectors(4, 8, seed=1), 2, axis=0)
-        _, numbers = nearest_row(rows, rows, "ip")
+        _, numbers = find_nearest_row(rows, rows, "ip")
         assert numbers.tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
     finally:
         faiss.omp_set_num_threads(before)
 
 
 def test_no_queries() -> None:
-    scores, numbers = nearest_row(np.empty((0, 8), np.float32), unit_vectors(3, 8), "l2")
+    scores, numbers = find_nearest_row(np.empty((0, 8), np.float32), unit_vectors(3, 8), "l2")
     assert len(scores) == len(numbers) == 0

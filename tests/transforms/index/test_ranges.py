@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
 from sentence_beam.transforms.index import filtered as filtered_index
-from sentence_beam.transforms.index.by_lists import coarse_search, scan
+from sentence_beam.transforms.index.by_lists import scan, search_coarse
 from sentence_beam.transforms.index.filtered import FilteredIndex
 from sentence_beam.transforms.index.range_file import (
     RangeHeader,
-    blocks_of,
-    header_bytes,
+    count_header_bytes,
+    cut_blocks,
     range_bytes,
 )
 from sentence_beam.transforms.index.range_readers import MappedRange, RangeFile
@@ -37,7 +37,7 @@ FACTORIES = ("IVF4,Flat", "IVF4,SQ8", "IVF4,RaBitQ", "IVF4_HNSW4,SQ8", "IVF4,PQ4
 def listed(start: bytes, vectors: np.ndarray) -> tuple[SegmentWriter, ListedRows]:
     writer = SegmentWriter(start)
     writer.add(vectors)
-    return writer, writer.by_list()
+    return writer, writer.list_rows()
 
 
 def ranges_of(
@@ -130,7 +130,7 @@ def test_ranges_equal_one_index(
         assert many.rows == one.rows
         check_equal(several.scores, as_rows(several[1:], origins), single.scores, single.row)
         if rows and not filtered:
-            coarse = coarse_search(TrainedIndex.from_bytes(start), queries, nprobe)
+            coarse = search_coarse(TrainedIndex.from_bytes(start), queries, nprobe)
             gains, positions = scan(many.parts, queries, k, coarse, TrainedIndex.from_bytes(start))
             others, theirs = scan(one.parts, queries, k, coarse, TrainedIndex.from_bytes(start))
             split = positions >> 32, np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
@@ -147,7 +147,7 @@ def test_damage_is_noticed_if_it_is_read(tmp_path: Path, where: str) -> None:
     if where == "end":
         del data[-1]
     else:
-        data[20 if where == "header" else header_bytes(2) + 3] ^= 4
+        data[20 if where == "header" else count_header_bytes(2) + 3] ^= 4
     path.write_bytes(data)
     index = SegmentedIndex.open(files, TrainedIndex.from_bytes(start))
     with pytest.raises(DamagedIndexError, match=f"{path} was changed"):
@@ -159,7 +159,7 @@ def test_only_probed_ranges_are_opened(tmp_path: Path) -> None:
     _, rows = listed(start, unit_vectors(50, DIM))
     files, _ = ranges_of(tmp_path, rows, [1, 2, 3])
     queries = unit_vectors(1, DIM, 1)
-    near = int(coarse_search(TrainedIndex.from_bytes(start), queries, 1).lists[0, 0])
+    near = int(search_coarse(TrainedIndex.from_bytes(start), queries, 1).lists[0, 0])
     for number, file in enumerate(files):
         if number != near:
             Path(file.path).unlink()
@@ -170,7 +170,7 @@ def test_only_probed_ranges_are_opened(tmp_path: Path) -> None:
 
 
 def test_headers_of_many_ranges_are_as_small_as_that_of_one() -> None:
-    assert 64 * header_bytes(1 << 12) <= 1.1 * header_bytes(1 << 18)
+    assert 64 * count_header_bytes(1 << 12) <= 1.1 * count_header_bytes(1 << 18)
 
 
 def test_a_header_is_small() -> None:
@@ -192,4 +192,4 @@ def test_lists_between_two_are_read_with_them_up_to_a_share(
 ) -> None:
     sizes = np.array([2, 2, 2, 2, 50, 2], np.uint32)
     header = RangeHeader(0, 8, 0, sizes, np.zeros(6, np.uint32))
-    assert list(blocks_of(header, np.array([0, 2, 5]), spare)) == runs
+    assert list(cut_blocks(header, np.array([0, 2, 5]), spare)) == runs

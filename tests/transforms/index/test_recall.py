@@ -30,11 +30,11 @@ from sentence_beam.transforms.index import (
 )
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.recall import (
-    halves,
     interval,
-    recall_among,
+    measure_known_recall,
+    measure_recall_among,
     recall_at_k,
-    recall_of,
+    split_halves,
 )
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
@@ -322,8 +322,8 @@ def test_the_half_that_tunes_can_be_told(tmp_path: Path) -> None:
     assert report["value"] == pytest.approx(
         recall_at_k(exact, found.positions(report["nprobe"]))[33:].mean()
     )
-    assert [len(half) for half in halves(exact, tuning)] == [33, 7]
-    assert [len(half) for half in halves(exact, np.ones(40, bool))] == [40, 40]
+    assert [len(half) for half in split_halves(exact, tuning)] == [33, 7]
+    assert [len(half) for half in split_halves(exact, np.ones(40, bool))] == [40, 40]
 
 
 def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Pa
     exact.add(vectors, 0)
     found = Candidates.search(index, queries, K, [1]).positions(1)
     every = np.ones(200, bool)
-    report = recall_among(exact, found, every, lambda positions: positions >= 800)
+    report = measure_recall_among(exact, found, every, lambda positions: positions >= 800)
     true = brute_force(vectors, queries, K, "ip")[1]
     shares = []
     for query in range(200):
@@ -344,13 +344,13 @@ def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Pa
     assert report["queries"] == len(shares)
     assert report["value"] == pytest.approx(np.mean(shares))
     assert report["low"] <= report["value"] <= report["high"]
-    assert recall_among(exact, found, every, lambda positions: positions >= 898) is None
-    whole = recall_of(exact, found, every)
+    assert measure_recall_among(exact, found, every, lambda positions: positions >= 898) is None
+    whole = measure_known_recall(exact, found, every)
     assert whole is not None
     assert whole["value"] == pytest.approx(recall_at_k(exact, found).mean())
     known = np.arange(200) < 50
-    some = recall_of(exact, found, known)
+    some = measure_known_recall(exact, found, known)
     assert some is not None
     assert some["queries"] == 50
     assert some["value"] == pytest.approx(recall_at_k(exact, found)[:50].mean())
-    assert recall_of(exact, found, np.zeros(200, bool)) is None
+    assert measure_known_recall(exact, found, np.zeros(200, bool)) is None

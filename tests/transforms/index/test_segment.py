@@ -26,7 +26,7 @@ from sentence_beam.transforms.index import (
 )
 from sentence_beam.transforms.index.faiss_module import load_faiss, use_threads
 from sentence_beam.transforms.index.index_spec import IndexSpec
-from sentence_beam.transforms.index.segment import flat_vectors, list_sizes
+from sentence_beam.transforms.index.segment import list_sizes, read_flat_vectors
 
 DIM = 32
 
@@ -160,4 +160,4 @@ def test_list_sizes_and_flat_vectors_are_read_from_the_file(tmp_path: Path) -> N
     assert list_sizes(tmp_path / "lists").sum() == 70
     assert len(list_sizes(tmp_path / "lists")) == 4
     assert len(list_sizes(tmp_path / "flat")) == 0
-    np.testing.assert_array_equal(flat_vectors(tmp_path / "flat"), vectors)
+    np.testing.assert_array_equal(read_flat_vectors(tmp_path / "flat"), vectors)

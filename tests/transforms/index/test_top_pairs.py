@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.copies import with_copies
+from sentence_beam.transforms.index.copies import add_copies
 from sentence_beam.transforms.index.near_pairs import (
     TopPairs,
-    lists_near,
-    one_list,
-    share_of_nearest,
-    top_pairs,
+    find_lists_near,
+    find_top_pairs,
+    measure_share_of_nearest,
+    put_in_one_list,
 )
 
 DIM = 12
@@ -40,7 +40,7 @@ def listed(pairs: TopPairs) -> list[tuple[float, int, int]]:
 
 def exact_pairs(vectors: np.ndarray, k: int, block: int = 2048) -> TopPairs:
     """The pairs of rows that all lie in one list."""
-    return top_pairs(vectors, one_list(len(vectors)), k, side=block)
+    return find_top_pairs(vectors, put_in_one_list(len(vectors)), k, side=block)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -89,7 +89,7 @@ def test_near_copies_within_rounding_are_told_apart() -> None:
 def test_rows_that_are_copies_are_pairs_too(of: list[int], k: int, seed: int) -> None:
     _, place = np.unique(of, return_inverse=True)
     vectors = unit_vectors(len(set(of)), DIM, seed)
-    found = with_copies(exact_pairs(vectors, k), vectors, place, k)
+    found = add_copies(exact_pairs(vectors, k), vectors, place, k)
     assert [pair[1:] for pair in listed(found)] == [
         pair[1:] for pair in brute_force(vectors[place], k)
     ]
@@ -102,9 +102,9 @@ def test_a_text_of_very_many_rows_costs_no_more_than_k() -> None:
     vectors = unit_vectors(2, DIM)
     of = np.zeros(1_000_000, np.int64)
     of[500] = 1
-    found = with_copies(exact_pairs(vectors, 5), vectors, of, 5)
+    found = add_copies(exact_pairs(vectors, 5), vectors, of, 5)
     assert listed(found)[4][1:] == (0, 5)
-    everything = with_copies(exact_pairs(vectors, 5), vectors, np.array([0, 1, 0, 1]), 9)
+    everything = add_copies(exact_pairs(vectors, 5), vectors, np.array([0, 1, 0, 1]), 9)
     assert [pair[1:] for pair in listed(everything)[2:]] == [(0, 1), (0, 3), (1, 2), (2, 3)]
 
 
@@ -126,29 +126,29 @@ def test_in_lists_the_best_of_the_pairs_that_meet_are_found(
         for pair in brute_force(vectors, n * n)
         if near[pair[1], 0] in near[pair[2]] or near[pair[2], 0] in near[pair[1]]
     ]
-    found = top_pairs(vectors, near, k, side=side)
+    found = find_top_pairs(vectors, near, k, side=side)
     assert [pair[1:] for pair in listed(found)] == [pair[1:] for pair in meet[:k]]
     np.testing.assert_allclose(found.scores, [pair[0] for pair in meet[:k]], atol=1e-6)
 
 
 def test_rows_in_no_list_are_in_no_pair() -> None:
     vectors = unit_vectors(40, DIM)
-    near = one_list(40)
+    near = put_in_one_list(40)
     near[::2] = -1
-    found = top_pairs(vectors, near, 1000)
+    found = find_top_pairs(vectors, near, 1000)
     assert {row for pair in listed(found) for row in pair[1:]} == set(range(1, 40, 2))
-    assert share_of_nearest(vectors, near) == 1
+    assert measure_share_of_nearest(vectors, near) == 1
 
 
 def test_lists_find_nearly_all_of_them() -> None:
     vectors = unit_vectors(6000, DIM, seed=3)
     vectors[3000:3100] = vectors[:100] + 0.05 * unit_vectors(100, DIM, seed=4)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    near = lists_near(vectors, TrainedIndex.from_bytes(trained("IVF64,Flat", "ip", DIM)), 16)
-    pairs = top_pairs(vectors, near, 100)
+    near = find_lists_near(vectors, TrainedIndex.from_bytes(trained("IVF64,Flat", "ip", DIM)), 16)
+    pairs = find_top_pairs(vectors, near, 100)
     true = {pair[1:] for pair in listed(exact_pairs(vectors, 100))}
     found = [pair[1:] for pair in listed(pairs)]
     assert len(found) == len(set(found)) == 100
     assert len(true & set(found)) >= 90
-    assert 0.5 < share_of_nearest(vectors, near) <= 1
+    assert 0.5 < measure_share_of_nearest(vectors, near) <= 1
     assert (np.diff(pairs.scores) <= 0).all()

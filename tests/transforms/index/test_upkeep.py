@@ -10,9 +10,9 @@ from sentence_beam.transforms.index.upkeep import (
     IndexRows,
     Upkeep,
     choose_upkeep,
-    drifted,
+    explain_drifted,
+    explain_resized,
     imbalance,
-    resized,
 )
 
 
@@ -45,7 +45,7 @@ def test_imbalance() -> None:
     ("rows", "why"), [(400, False), (401, True), (25, False), (24, True), (0, True)]
 )
 def test_four_times_the_rows_or_a_quarter(rows: int, why: bool) -> None:
-    assert (resized(100, rows) is not None) == why
+    assert (explain_resized(100, rows) is not None) == why
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_four_times_the_rows_or_a_quarter(rows: int, why: bool) -> None:
     ],
 )
 def test_drift(metric: str, now: Fit, said: str | None) -> None:
-    why = drifted(Fit(1.2, 0.6, 0.97, 0.98), now, metric)
+    why = explain_drifted(Fit(1.2, 0.6, 0.97, 0.98), now, metric)
     assert (why is None) if said is None else (why is not None and said in why)

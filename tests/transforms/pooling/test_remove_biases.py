@@ -15,9 +15,9 @@ from sentence_beam.transforms.pooling import (
 from sentence_beam.transforms.pooling.remove_biases import (
     REFERENCE_PIECES,
     REFERENCE_SIGNS,
-    kept_text,
-    most_frequent,
-    word_insides,
+    mark_most_frequent,
+    mark_word_insides,
+    reduce_text,
 )
 from sentence_beam.transforms.space import parse_pooler
 
@@ -48,9 +48,9 @@ def test_the_references_lists_are_whole():
 
 
 def test_the_reference_keeps_whole_rare_words():
-    assert kept_text("the man is playing .".split()) == "[PAD]"
-    assert kept_text("A gui ##tar , [UNK] Harp".split()) == "a gui harp"
-    assert kept_text([]) == "[PAD]"
+    assert reduce_text("the man is playing .".split()) == "[PAD]"
+    assert reduce_text("A gui ##tar , [UNK] Harp".split()) == "a gui harp"
+    assert reduce_text([]) == "[PAD]"
 
 
 def test_the_reference_counts_all_but_the_tokens_around():
@@ -115,17 +115,23 @@ def test_nothing_left_is_the_mean_of_the_words():
 
 def test_a_texts_first_piece_never_continues_a_word():
     starts = ("[PAD]", "<s>", "</s>", "dog", "\u0120dog", "s")
-    assert word_insides(starts).tolist() == [True, True, True, True, False, True]
+    assert mark_word_insides(starts).tolist() == [True, True, True, True, False, True]
     # "dogs dog", the first word without a mark as byte-level BPE has it
     drawn = _sentences([3, 5, 4])
     found = _pool("remove-biases:variant=generic,top=0", drawn, pieces=starts).vectors[0].double()
     assert torch.allclose(found, drawn.raw[[1, 3]].mean(0), atol=1e-6)
-    assert not word_insides(("a", "b")).any()
+    assert not mark_word_insides(("a", "b")).any()
 
 
 def test_the_most_frequent_of_equals_are_the_lowest_ids():
-    assert most_frequent(np.array([0, 3, 5, 3, 0]), 2).tolist() == [False, True, True, False, False]
-    assert most_frequent(np.array([0, 3, 0]), 36).tolist() == [False, True, False]
+    assert mark_most_frequent(np.array([0, 3, 5, 3, 0]), 2).tolist() == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert mark_most_frequent(np.array([0, 3, 0]), 36).tolist() == [False, True, False]
 
 
 def test_sentences_stand_alone():

@@ -182,7 +182,7 @@ def test_shares_of_the_tokens_sum_to_one():
     drawn = states([7, 3, 2])
     counted = count_tokens(drawn, "drop-last-special")
     shares, uniform = token_shares(torch.rand(9, dtype=torch.float64), counted)
-    assert torch.allclose(counted.totals(shares), torch.ones(3, dtype=torch.float64))
+    assert torch.allclose(counted.sum_by_sentence(shares), torch.ones(3, dtype=torch.float64))
     assert not uniform.any()
     shares, uniform = token_shares(torch.zeros(9, dtype=torch.float64), counted)
     assert torch.allclose(shares[:6], torch.full((6,), 1 / 6, dtype=torch.float64))

@@ -11,7 +11,7 @@ from helpers.commands import Run
 from helpers.gcs import free_port
 from helpers.pushes import Kept, files_of
 
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.push import redact
 
 
@@ -32,7 +32,7 @@ def test_an_extra_that_is_missing(run: Run, store: Kept, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "lancedb", None)
     monkeypatch.delitem(sys.modules, "sentence_beam.transforms.push.lance", raising=False)
     line = run("push", "--store", store.root, "--to", "lance:folder#docs").failed(2)
-    assert line.endswith(f"needs lancedb, which is not installed; {pip_line('push')}")
+    assert line.endswith(f"needs lancedb, which is not installed; {format_pip_line('push')}")
 
 
 def test_databases_that_cannot_be_reached(run: Run, store: Kept, pgvector: str) -> None:

@@ -24,7 +24,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.push import push
 from sentence_beam.transforms.push import push_parts as parts
 from sentence_beam.transforms.push.push_snapshot import RowsToWrite
-from sentence_beam.transforms.push.pushed_rows import columns_of, read_chosen
+from sentence_beam.transforms.push.pushed_rows import find_columns, read_chosen
 from sentence_beam.transforms.store import layout, open_store
 
 RUNNER = ("--runner", "FnApiRunner")
@@ -101,7 +101,7 @@ def planned(store: Kept) -> tuple[parts.PushJob, Discarded]:
     """A push of some rows of the first two units, in a part each."""
     manifest = open_store(str(store.root)).manifest
     writer = Discarded()
-    rows = RowsToWrite(manifest, columns_of(manifest), {0: [0, 2], 1: [1]})
+    rows = RowsToWrite(manifest, find_columns(manifest), {0: [0, 2], 1: [1]})
     return parts.plan_parts(rows, writer), writer
 
 

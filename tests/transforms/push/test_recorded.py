@@ -11,7 +11,7 @@ from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.push.pushed_rows import columns_of
+from sentence_beam.transforms.push.pushed_rows import find_columns
 from sentence_beam.transforms.push.recorded import compare_recorded
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.changed_rows import Changes
@@ -54,7 +54,7 @@ def test_no_vector_is_read_to_compare(store: Kept, monkeypatch: pytest.MonkeyPat
     del changed["i8"]
     new = night(store, changed)
     monkeypatch.setattr("sentence_beam.transforms.push.snapshot_difference.read_rows", None)
-    found = compare_recorded(new, columns_of(new), [old])
+    found = compare_recorded(new, find_columns(new), [old])
     assert found is not None
     assert found.counts == Changes(added=1, changed=2, deleted=1)
     assert found.deleted == ["i8"]
@@ -64,7 +64,7 @@ def test_no_vector_is_read_to_compare(store: Kept, monkeypatch: pytest.MonkeyPat
 def test_recorded_changes_do_not_tell_what_else_differs(store: Kept) -> None:
     old = night(store, TEXTS)
     new = night(store, {**TEXTS, "i1": "another"})
-    columns = columns_of(new)
+    columns = find_columns(new)
     assert compare_recorded(new, columns, [old]) is not None
     embedded_again = replace(new, generation=1)
     fewer_columns = replace(old, options=replace(old.options, keep_columns=("size",)))
@@ -85,4 +85,4 @@ def test_ids_that_repeated_in_between_are_compared_by_their_rows(store: Kept) ->
     assert result.exists()
     result.unlink()  # as if it had said that ids repeat
     new = store.commit_counted({"a": rows})
-    assert compare_recorded(new, columns_of(new), [old]) is None
+    assert compare_recorded(new, find_columns(new), [old]) is None

@@ -8,7 +8,7 @@ import pytest
 from helpers.pushes import Kept, files_of
 
 from sentence_beam.transforms.base.errors import DataGateError
-from sentence_beam.transforms.push.pushed_rows import columns_of
+from sentence_beam.transforms.push.pushed_rows import find_columns
 from sentence_beam.transforms.push.snapshot_difference import Difference, compare
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.changed_rows import Changes
@@ -33,11 +33,11 @@ def night(store: Kept, texts: dict[str, str]) -> Manifest:
 def difference(
     store: Kept, new: Manifest, *old: Manifest, listing: Listing | None = None
 ) -> Difference:
-    return compare(new, columns_of(new), list(old), listing, str(store.root.parent))
+    return compare(new, find_columns(new), list(old), listing, str(store.root.parent))
 
 
 def deleted(found: Difference) -> list[str]:
-    return sorted(i for batch in found.deletions() for i in batch.column("id").to_pylist())
+    return sorted(i for batch in found.read_deletions() for i in batch.column("id").to_pylist())
 
 
 def test_an_empty_table_takes_every_row(store: Kept) -> None:

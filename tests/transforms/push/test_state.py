@@ -7,7 +7,7 @@ import pytest
 from helpers.nights import space_of
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.push.state import FORMAT, MARK, PushRecord, State, note_name
+from sentence_beam.transforms.push.state import FORMAT, MARK, PushRecord, State, name_note
 from sentence_beam.transforms.store.runs.lease import Lease
 
 COLUMNS = {"id": "string", "embedding": "fixed_size_list<item: float>[8]"}
@@ -72,7 +72,7 @@ def test_text_and_notes_give_the_same_state() -> None:
     made = state(a=record("run1", done=True), b=record("run2", replaces=("a",), writer=WRITER))
     assert State.from_text(made.text, "db") == made
     assert State.from_notes(made.notes, "db") == made
-    assert set(made.notes) == {MARK, note_name("a"), note_name("b")}
+    assert set(made.notes) == {MARK, name_note("a"), name_note("b")}
     assert State.from_notes({**made.notes, "another": "note"}, "db") == made
 
 
@@ -91,4 +91,4 @@ def test_what_push_did_not_make_is_refused(text: str | None) -> None:
 
 def test_a_note_that_is_no_record_is_refused() -> None:
     with pytest.raises(OptionError, match="push did not make it"):
-        State.from_notes({**state().notes, note_name("a"): "{}"}, "db")
+        State.from_notes({**state().notes, name_note("a"): "{}"}, "db")

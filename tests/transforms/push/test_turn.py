@@ -18,7 +18,7 @@ from helpers.pushes import Kept, check, expected, files_of, held_by
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.push import open_target, push
-from sentence_beam.transforms.push.state import PushRecord, note, note_name
+from sentence_beam.transforms.push.state import PushRecord, format_note, name_note
 from sentence_beam.transforms.push.target import Table
 from sentence_beam.transforms.store.runs.lease import Lease
 
@@ -50,7 +50,7 @@ def writing(database: Database, writer: Lease) -> None:
         "notes",
         notes={
             **(database.now.notes or {}),
-            note_name("other"): note(replace(RECORD, writer=writer)),
+            name_note("other"): format_note(replace(RECORD, writer=writer)),
         },
     )
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from helpers.snapshots import run_name
 
-from sentence_beam.transforms.report.costs import Cost, costs
-from sentence_beam.transforms.report.report_page import page
+from sentence_beam.transforms.report.costs import Cost, compute_costs
+from sentence_beam.transforms.report.report_page import render_report
 from sentence_beam.transforms.report.run_history import RunSummary
 
 PRICE = 3.6  # an hour: a tenth of a cent a second
@@ -22,7 +22,7 @@ def timed(number: int, tokens: int, seconds: float, spared: int, **values: Any) 
 
 
 def test_savings_are_at_the_best_speed_so_far_with_these_pooled_vectors() -> None:
-    found = costs(
+    found = compute_costs(
         [
             timed(0, 1000, 10, 0),
             timed(1, 10, 5, 2000),  # two tokens a second, which is start-up
@@ -39,14 +39,14 @@ def test_savings_are_at_the_best_speed_so_far_with_these_pooled_vectors() -> Non
 
 def test_a_run_of_unknown_length_has_no_cost() -> None:
     left = RunSummary(run_name(0), "unfinished", "2026-01-01T02:00:00Z")
-    assert costs([left], PRICE) == {run_name(0): Cost(None, None)}
+    assert compute_costs([left], PRICE) == {run_name(0): Cost(None, None)}
 
 
 def test_the_page_has_costs_at_a_price_alone() -> None:
     nights = [timed(0, 1000, 10_000, 0), timed(1, 10, 5000, 2000)]
-    html = page("/s", nights, price=PRICE)
+    html = render_report("/s", nights, price=PRICE)
     assert "<th>spent</th><th>saved</th>" in html
     assert "<td>10.00</td><td>0.00</td>" in html
     assert "<td>5.00</td><td>20.00</td>" in html
     assert "against embedding everything" in html
-    assert "<th>spent</th>" not in page("/s", nights)
+    assert "<th>spent</th>" not in render_report("/s", nights)

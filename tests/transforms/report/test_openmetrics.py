@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from sentence_beam.transforms.base.measures import STAGES, summed
-from sentence_beam.transforms.report.openmetrics import openmetrics
+from sentence_beam.transforms.base.measures import STAGES, summarise_figures
+from sentence_beam.transforms.report.openmetrics import format_openmetrics
 from sentence_beam.transforms.report.run_history import RunSummary
 
 MEASURES = {
-    stage: summed(
+    stage: summarise_figures(
         [{figure.name: 250.0 for figure in figures}, {figure.name: 750.0 for figure in figures}]
     )
     for stage, figures in STAGES.items()
@@ -23,7 +23,7 @@ RUN = RunSummary(
 def read(found: list[RunSummary], store: str = "/a/store") -> dict[tuple[str, ...], float]:
     """The values by name and labels; every one has the store's name."""
     values = {}
-    for family in text_string_to_metric_families(openmetrics(store, found)):
+    for family in text_string_to_metric_families(format_openmetrics(store, found)):
         assert family.type == "gauge"
         assert family.documentation
         for sample in family.samples:

@@ -5,7 +5,7 @@ Covers transforms/report/pictures.py.
 
 from xml.etree import ElementTree
 
-from sentence_beam.transforms.report.chart import Series, compared_chart, heat_map
+from sentence_beam.transforms.report.chart import Series, draw_compared_chart, heat_map
 from sentence_beam.transforms.report.pictures import draw_charts, draw_heat_map
 
 
@@ -15,7 +15,7 @@ def series(*values: float | None) -> Series:
 
 
 def test_two_lines_share_an_axis() -> None:
-    chart = compared_chart(series(1, 3, None), series(3, 1, 2))
+    chart = draw_compared_chart(series(1, 3, None), series(3, 1, 2))
     assert chart.before[0] == chart.line[0][:1] + chart.line[1][1:]
     assert (len(chart.before), len(chart.line)) == (2, 3)
     assert [band.shown for band in chart.bands] == [
@@ -23,11 +23,11 @@ def test_two_lines_share_an_axis() -> None:
         "3 before, 1 after",
         " before, 2 after",
     ]
-    assert not compared_chart(series(None), series(None)).ticks
+    assert not draw_compared_chart(series(None), series(None)).ticks
 
 
 def test_charts_stand_side_by_side() -> None:
-    chart = compared_chart(series(1, 2), series(2, 1))
+    chart = draw_compared_chart(series(1, 2), series(2, 1))
     drawn = ElementTree.fromstring(draw_charts("a < b", [("one", chart), ("two", chart)]))
     assert [text.text for text in drawn.findall("{*}text")] == ["a < b", "one", "two"]
     places = [int(panel.attrib["x"]) for panel in drawn.findall("{*}svg")]

@@ -22,16 +22,16 @@ from sentence_beam.transforms.report.chart import (
     BOTTOM,
     HEIGHT,
     Series,
-    change_chart,
-    line_chart,
-    linear_axis,
-    log_axis,
+    draw_change_chart,
+    draw_line_chart,
+    make_linear_axis,
+    make_log_axis,
 )
-from sentence_beam.transforms.report.report_page import page
+from sentence_beam.transforms.report.report_page import render_report
 from sentence_beam.transforms.report.run_history import (
     RunSummary,
-    known_summaries,
-    run_summaries,
+    read_known_summaries,
+    read_summaries,
 )
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
@@ -46,13 +46,13 @@ def root(tmp_path: Path) -> str:
 
 def told(root: str) -> list[tuple[str, str]]:
     """Run and status of every night."""
-    return [(found.run, found.status) for found in run_summaries(root)]
+    return [(found.run, found.status) for found in read_summaries(root)]
 
 
 def test_every_night_has_its_counts(root: str) -> None:
     night(root, 0, numbered(0, 5), numbered(5, 9))
     night(root, 1, numbered(0, 5), numbered(6, 11))
-    first, second = run_summaries(root)
+    first, second = read_summaries(root)
     assert (first.run, first.previous, second.previous) == (run_name(0), None, run_name(0))
     assert (first.rows, first.embedded, first.read, first.rejected, first.truncated) == (
         9,
@@ -64,13 +64,13 @@ def test_every_night_has_its_counts(root: str) -> None:
     assert (first.tokens, first.spared, second.spared) == (45, 0, 0)
     assert first.tokens_per_second == pytest.approx(45 / (first.seconds or 1), rel=0.1)
     assert second.index is None
-    assert known_summaries(root) == [first, second]
+    assert read_known_summaries(root) == [first, second]
 
 
 def test_a_failed_run_stands_in_it_with_its_line(root: str) -> None:
     night(root, 0, numbered(0, 5))
     finish(begin(root, 1, 1), [], [Problem("x.parquet cannot be read", 1)])
-    failed = run_summaries(root)[1]
+    failed = read_summaries(root)[1]
     assert (failed.status, failed.message, failed.rows) == (
         "failed",
         "x.parquet cannot be read",
@@ -88,7 +88,7 @@ def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: st
         run_name(1): "unfinished",
         run_name(2): "running",
     }
-    assert {found.run: found.started for found in run_summaries(root)}[
+    assert {found.run: found.started for found in read_summaries(root)}[
         run_name(1)
     ] == "2026-01-01T00:00:01.000Z"
 
@@ -107,7 +107,7 @@ def test_a_commit_whose_result_was_never_written_is_known_by_what_stands_on_it(r
     assert dict(told(root)) == {run_name(n): "committed" for n in range(4)} | {
         run_name(7): "unfinished"
     }
-    assert {found.run: found.rows for found in run_summaries(root)} == {
+    assert {found.run: found.rows for found in read_summaries(root)} == {
         **{run_name(n): 5 + n for n in range(4)}, run_name(7): None,
     }  # fmt: skip
 
@@ -117,7 +117,7 @@ def test_results_that_cannot_be_read_stop_nothing(root: str) -> None:
         night(root, number, numbered(0, 5))
         (Path(root) / "runs" / run_name(number) / "result.json").write_bytes(content)
     night(root, 5, numbered(0, 5))
-    found = run_summaries(root)
+    found = read_summaries(root)
     assert [(summary.status, summary.rows) for summary in found] == [("committed", 5)] * 6
     assert ["is not the result of a run" in summary.message for summary in found] == [True] * 5 + [
         False
@@ -129,7 +129,7 @@ def test_a_run_without_a_result_is_listed_by_its_snapshot(root: str) -> None:
         night(root, number, numbered(0, 5 + number))
     (Path(root) / "report.json").unlink()
     (Path(root) / "runs" / run_name(1) / "result.json").write_bytes(b"")
-    found = run_summaries(root)
+    found = read_summaries(root)
     assert [night.run for night in found] == [run_name(number) for number in range(3)]
     assert [night.rows for night in found] == [5, 6, 7]
 
@@ -137,9 +137,9 @@ def test_a_run_without_a_result_is_listed_by_its_snapshot(root: str) -> None:
 def test_history_outlives_its_snapshots(root: str) -> None:
     for number in range(3):
         night(root, number, numbered(0, 5 + number))
-    before = run_summaries(root)
+    before = read_summaries(root)
     remove(find_rubbish(root, 1, None, 2e9))
-    assert run_summaries(root) == before
+    assert read_summaries(root) == before
 
 
 def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +147,10 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
         night(root, number, numbered(0, 5 + number))
     read: list[str] = []
     monkeypatch.setattr(
-        "sentence_beam.transforms.report.run_history.checked_result",
+        "sentence_beam.transforms.report.run_history.read_checked_result",
         lambda root, run: read.append(run),
     )
-    assert len(run_summaries(root, known_summaries(root))) == 3
+    assert len(read_summaries(root, read_known_summaries(root))) == 3
     assert read == []
 
 
@@ -171,8 +171,8 @@ def test_the_report_is_the_last_committed_night_and_all_others(root: str) -> Non
         "format": 1, "run": run_name(2), "rows": 7, "embedded": 7,
     }  # fmt: skip
     assert [(n["run"], n["status"]) for n in report["nights"]] == told(root)
-    assert reports.summary_of(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
-    assert reports.summary_of(root, "none") is None
+    assert reports.find_summary(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
+    assert reports.find_summary(root, "none") is None
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_damaged_report_is_made_anew(root: str, content: bytes) -> None:
     night(root, 0, numbered(0, 5))
     (Path(root) / "report.json").write_bytes(content)
     night(root, 1, numbered(0, 6))
-    assert [n.rows for n in known_summaries(root)] == [5, 6]
+    assert [n.rows for n in read_known_summaries(root)] == [5, 6]
 
 
 def test_a_report_that_cannot_be_written_fails_no_run(
@@ -200,7 +200,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(
     ]
     assert not (Path(root) / "report.json").exists()
     night(root, 1, numbered(0, 5))
-    assert len(known_summaries(root)) == 2
+    assert len(read_known_summaries(root)) == 2
 
 
 def test_a_failed_run_does_not_write_it(root: str) -> None:
@@ -237,7 +237,7 @@ class Page(HTMLParser):
 
 def parsed(found: list[RunSummary], store: str = "/a/store") -> Page:
     """A page, once every tag that it opens is closed and it needs nothing from elsewhere."""
-    html = page(store, found)
+    html = render_report(store, found)
     reader = Page()
     reader.feed(html)
     assert reader.open == []
@@ -305,24 +305,24 @@ def test_axes_hold_their_values_between_round_marks() -> None:
         [0.0003, 0.0004],
     ):
         for from_zero in (True, False):
-            axis = linear_axis(values, from_zero)
+            axis = make_linear_axis(values, from_zero)
             assert axis.low <= min(values) <= max(values) <= axis.high
             assert 2 <= len(axis.ticks) <= 5
-    assert linear_axis([12], from_zero=False, whole=True).ticks == (11, 12, 13, 14) or all(
-        tick == int(tick) for tick in linear_axis([12], from_zero=False, whole=True).ticks
+    assert make_linear_axis([12], from_zero=False, whole=True).ticks == (11, 12, 13, 14) or all(
+        tick == int(tick) for tick in make_linear_axis([12], from_zero=False, whole=True).ticks
     )
-    assert linear_axis([0.99, 1.0], from_zero=False, top=1.0).high == 1.0
-    axis = log_axis([50_000, 3])
+    assert make_linear_axis([0.99, 1.0], from_zero=False, top=1.0).high == 1.0
+    axis = make_log_axis([50_000, 3])
     assert axis.y(0) > axis.y(3) > axis.y(50_000) >= axis.y(100_000)
 
 
 def test_an_axis_of_zeros_has_nothing_below_them() -> None:
-    assert linear_axis([0, 0], from_zero=False, whole=True).ticks == (0, 1)
-    assert linear_axis([1, 40], from_zero=False, whole=True).low == 0
+    assert make_linear_axis([0, 0], from_zero=False, whole=True).ticks == (0, 1)
+    assert make_linear_axis([1, 40], from_zero=False, whole=True).low == 0
 
 
 def test_values_that_differ_by_rounding_alone_have_an_axis() -> None:
-    axis = linear_axis([0.96, 0.96 + 1e-12], from_zero=False, top=1.0)
+    axis = make_linear_axis([0.96, 0.96 + 1e-12], from_zero=False, top=1.0)
     assert axis.low < 0.96 < axis.high
 
 
@@ -338,16 +338,16 @@ def series(*values: float | None, whole: bool = True) -> Series:
 
 
 def test_the_area_below_a_line_begins_at_zero_or_is_not_drawn() -> None:
-    rows = line_chart(series(1000, 1010, 990))
+    rows = draw_line_chart(series(1000, 1010, 990))
     assert rows.has_area
     assert rows.ticks[0] == (HEIGHT - BOTTOM, "0")
-    recall = line_chart(series(0.98, 0.99, whole=False), top=1.0)
+    recall = draw_line_chart(series(0.98, 0.99, whole=False), top=1.0)
     assert not recall.has_area
     assert recall.ticks[0][1] != "0"
 
 
 def test_a_store_that_was_replaced_is_seen() -> None:
-    chart = change_chart(series(None, 3, 50, None), series(None, 0, 50, None))
+    chart = draw_change_chart(series(None, 3, 50, None), series(None, 0, 50, None))
     (zero,) = [y for y, text in chart.ticks if text == "0"]
     (small, added), (deleted,) = chart.bars, chart.below
     assert added[1] + added[3] == pytest.approx(zero)
@@ -361,12 +361,12 @@ def test_a_store_that_was_replaced_is_seen() -> None:
         "+50 \N{MINUS SIGN}50",
         "",
     ]
-    assert not change_chart(series(None), series(None)).ticks
+    assert not draw_change_chart(series(None), series(None)).ticks
 
 
 @pytest.mark.parametrize("values", [[0, 0], [-5, 0], [1, 2, 50_000, -3], [1, 1, -90_000]])
 def test_axes_of_bars_on_both_sides_hold_their_values(values: list[float]) -> None:
-    for axis in (linear_axis(values, from_zero=True), log_axis([*values, 1])):
+    for axis in (make_linear_axis(values, from_zero=True), make_log_axis([*values, 1])):
         assert axis.low <= min(values) <= max(values) <= axis.high
         assert 0 in axis.ticks
         assert axis.y(axis.low) > axis.y(axis.high)
@@ -374,7 +374,7 @@ def test_axes_of_bars_on_both_sides_hold_their_values(values: list[float]) -> No
 
 def test_a_chart_of_a_page_has_what_was_added_and_deleted() -> None:
     night = RunSummary("r", "committed", "2026-01-01T00:00:00Z", 1.0, rows=9, added=9, deleted=0)
-    html = page(
+    html = render_report(
         "store", [night, replace(night, previous="r", deleted=9), replace(night, status="failed")]
     )
     assert html.count('class="below"') == 1

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from helpers.snapshots import night, numbered
 
-from sentence_beam.transforms.report.alerts import alerts
-from sentence_beam.transforms.report.report_page import page
+from sentence_beam.transforms.report.alerts import find_alerts
+from sentence_beam.transforms.report.report_page import render_report
 from sentence_beam.transforms.report.run_history import RunSummary
-from sentence_beam.transforms.report.snapshot_section import facts, reasons
+from sentence_beam.transforms.report.snapshot_section import count_reasons, list_facts
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 
@@ -43,13 +43,13 @@ def manifest(tmp_path: Path) -> Manifest:
 
 
 def test_what_a_snapshot_is_made_of_has_no_line_for_what_it_has_not(manifest: Manifest) -> None:
-    found = dict(facts(manifest))
+    found = dict(list_facts(manifest))
     assert found["model"] == manifest.options.model
     assert found["pooler"] == "auto"  # the pooler of the helper's space has no parts
     assert found["index"] == "none"
     assert f"{manifest.space.dim} dimensions" in found["vectors"]
     assert not {"prompt", "chunks", "calibration"} & set(found)
-    assert reasons(manifest).counts == ()
+    assert count_reasons(manifest).counts == ()
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_what_a_snapshot_is_made_of_has_no_line_for_what_it_has_not(manifest: Ma
 def test_what_is_beyond_a_threshold_is_told_with_it(
     values: dict[str, Any], told: str | None
 ) -> None:
-    found = alerts(None, [NIGHT, replace(NIGHT, **values)])
+    found = find_alerts(None, [NIGHT, replace(NIGHT, **values)])
     assert [told in line for line in found] == ([] if told is None else [True]), found
 
 
 def test_a_last_run_that_committed_nothing_is_told_until_one_commits() -> None:
     bad = RunSummary("r", "failed", "2026-01-02T02:00:00Z", 1.0, "no <room> left")
-    assert alerts(None, [NIGHT, bad]) == ["The last run committed nothing: no <room> left."]
-    assert alerts(None, [NIGHT, bad, NIGHT]) == []
-    assert alerts(None, [NIGHT, replace(bad, status="running")]) == []
-    assert "no &lt;room&gt; left" in page("/store", [NIGHT, bad])
+    assert find_alerts(None, [NIGHT, bad]) == ["The last run committed nothing: no <room> left."]
+    assert find_alerts(None, [NIGHT, bad, NIGHT]) == []
+    assert find_alerts(None, [NIGHT, replace(bad, status="running")]) == []
+    assert "no &lt;room&gt; left" in render_report("/store", [NIGHT, bad])
 
 
 @pytest.mark.parametrize(("recall", "told"), [(RECALL, True), (RECALL | {"high": 0.951}, False)])
@@ -96,8 +96,8 @@ def test_recall_below_its_target_is_told_where_its_interval_is(
         "index": index
     }
     with_index = Manifest.from_data(manifest.root, data)
-    assert any("its target is 0.95" in line for line in alerts(with_index, [NIGHT])) == told
-    assert "recall@10 0.9000" in dict(facts(with_index))["index"]
+    assert any("its target is 0.95" in line for line in find_alerts(with_index, [NIGHT])) == told
+    assert "recall@10 0.9000" in dict(list_facts(with_index))["index"]
 
 
 def test_runs_of_other_commands_are_no_nights(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_runs_of_other_commands_are_no_nights(tmp_path: Path) -> None:
         replace(NIGHT, run="i", command="index"),
         replace(NIGHT, run="c", command="recalibrate"),
     ]
-    html = page("/store", runs)
+    html = render_report("/store", runs)
     assert html.count("<title>1 Jan 02:00:") == 6  # a chart of each number, one night in it
     assert {'<td class="told">index</td>', '<td class="told">recalibrate</td>'} <= set(
         html.replace("<td>", "\n<td>").replace("</td>", "</td>\n").splitlines()
@@ -116,15 +116,15 @@ def test_runs_of_other_commands_are_no_nights(tmp_path: Path) -> None:
 def test_hours_stand_on_axes_where_nights_lie_within_days() -> None:
     later = replace(NIGHT, started="2026-01-03T14:30:00Z")
     assert {"1 Jan 02:00", "3 Jan 14:30"} <= {
-        part for part in page("/s", [NIGHT, later]).replace("<", ">").split(">")
+        part for part in render_report("/s", [NIGHT, later]).replace("<", ">").split(">")
     }
-    months = page("/s", [NIGHT, replace(NIGHT, started="2026-03-03T14:30:00Z")])
+    months = render_report("/s", [NIGHT, replace(NIGHT, started="2026-03-03T14:30:00Z")])
     assert "1 Jan 2026" in months
     assert "3 Mar 2026" in months
 
 
 def test_shares_of_pieces_are_of_all_pieces_and_in_the_colours_of_the_key() -> None:
-    found = page(
+    found = render_report(
         "store",
         [replace(NIGHT, rows=5, pieces=400, carried=0, reused=100, duplicates=0, embedded=300)],
     )

@@ -54,4 +54,4 @@ def test_the_next_snapshot_shares_quantizer_and_headers(
 def test_shards_are_numbered_by_the_units_themselves(nights: Nights) -> None:
     manifest = nights.manifest
     for number, unit in enumerate(units_of(nights.root)):
-        assert manifest.shard_number(unit["path"]) == number
+        assert manifest.find_shard_number(unit["path"]) == number

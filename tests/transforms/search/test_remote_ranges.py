@@ -19,7 +19,7 @@ from helpers.variants import variants
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES, header_bytes
+from sentence_beam.transforms.index.range_file import HEADER_BYTES, LIST_BYTES, count_header_bytes
 from sentence_beam.transforms.search import Copies, Searcher
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.manifest import read_manifest
@@ -113,7 +113,7 @@ def test_it_finds_what_a_local_search_finds_and_reads_what_it_probes(
     assert len([r for r in requests if ".lists" in r]) == len(of_ranges)
     headers = [part for part in of_ranges if part[1] == 0]
     bounds = [s["lists"][1] - s["lists"][0] for s in remote.ranges]
-    assert all(stop == header_bytes(max(bounds)) or stop < 1000 for _, _, stop in headers)
+    assert all(stop == count_header_bytes(max(bounds)) or stop < 1000 for _, _, stop in headers)
     probed = 2 * searcher.manifest.index.nprobe
     assert len(of_ranges) - len(headers) <= probed
     index = searcher.index.whole_index.parts[0]
@@ -258,7 +258,7 @@ def test_a_damaged_range_is_named_in_one_line(
     for segment in remote.ranges:
         path = f"{remote.there}/{segment['path']}"
         data = bytearray(storage.read_bytes(path))
-        start = header_bytes(segment["lists"][1] - segment["lists"][0])
+        start = count_header_bytes(segment["lists"][1] - segment["lists"][0])
         if how == "cut":
             del data[start + 1 if where == "list" else start - 9 :]
         elif where == "header":

@@ -19,10 +19,10 @@ from sentence_beam.transforms.beam import IndexRequest
 from sentence_beam.transforms.evaluation.diagnostics import drawn_samples
 from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import sample_store
 from sentence_beam.transforms.search import Searcher, Selection
-from sentence_beam.transforms.steps.joins.compared_rows import rows_of
+from sentence_beam.transforms.steps.joins.compared_rows import open_rows
 from sentence_beam.transforms.steps.joins.export_vectors import export_vectors
 from sentence_beam.transforms.steps.joins.near_duplicates import deduplicate
-from sentence_beam.transforms.steps.joins.row_groups import by_number
+from sentence_beam.transforms.steps.joins.row_groups import group_by_number
 from sentence_beam.transforms.steps.joins.store_vectors import StoreVectors
 from sentence_beam.transforms.store import Store
 from sentence_beam.transforms.store.shards.shard_reading import read_pooled
@@ -83,7 +83,7 @@ def test_jobs_have_the_rows_of_the_filter_alone(store: Store, tmp_path: Path) ->
     (tmp_path / "dedup").mkdir()
     (tmp_path / "cluster").mkdir()
     assert deduplicate(selection, 0.99, tmp_path / "dedup").rows["id"].to_pylist() == wanted
-    assert by_number(selection, 3, tmp_path / "cluster").rows["id"].to_pylist() == wanted
+    assert group_by_number(selection, 3, tmp_path / "cluster").rows["id"].to_pylist() == wanted
     assert sample_store(store, 1000, "letter = 'c'").total == len(wanted)
 
 
@@ -98,7 +98,7 @@ def test_neighbours_of_a_filter_are_those_of_brute_force(store: Store) -> None:
     ids, vectors = store.numpy()
     wanted = [ids.tolist().index(name) for name in ids_of(store, "a")]
     queries = np.ascontiguousarray(vectors[:7])
-    rows = rows_of(store.manifest, Searcher(store.manifest), 4, 1, "letter = 'a'")
+    rows = open_rows(store.manifest, Searcher(store.manifest), 4, 1, "letter = 'a'")
     found = [rows.scan(group, queries, rows.coarse(queries)) for group in rows.groups]
     assert len(found) == 1
     hits = rows.hits(queries, found[0])

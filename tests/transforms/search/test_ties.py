@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.search.hits import Hits
-from sentence_beam.transforms.search.ties import best_by_id
+from sentence_beam.transforms.search.ties import find_best_by_id
 
 
 @given(
@@ -39,7 +39,7 @@ def test_the_best_rows_are_those_with_the_least_ids(
                 found.row[query, place] = row
         return found
 
-    best = best_by_id(find, queries, k, lambda shard, row: [ids[number] for number in row])
+    best = find_best_by_id(find, queries, k, lambda shard, row: [ids[number] for number in row])
     wanted = [row for *_, row in sorted(every)[:k]]
     for query in range(queries):
         assert best.row[query][: len(wanted)].tolist() == wanted

@@ -40,7 +40,7 @@ from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.serve.app import Application
 from sentence_beam.transforms.serve.followed import Followed
 from sentence_beam.transforms.serve.question import MOST_CHARACTERS
-from sentence_beam.transforms.serve.server import bound, configured
+from sentence_beam.transforms.serve.server import bound, configure
 from sentence_beam.transforms.store import open_store
 
 OFTEN = 0.05  # seconds between looks at the store
@@ -84,7 +84,7 @@ def serving(
     """A store's server; `how` are further arguments of `Followed`."""
     followed = Followed(str(store), **how)
     application = Application(followed, every, root_path)
-    server = uvicorn.Server(configured(application, loopback=True))
+    server = uvicorn.Server(configure(application, loopback=True))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.plain_values import json_value
+from sentence_beam.transforms.base.plain_values import to_json_value
 from sentence_beam.transforms.serve import question_batches
 from sentence_beam.transforms.serve.followed import Answer
-from sentence_beam.transforms.serve.guard import host_of
+from sentence_beam.transforms.serve.guard import parse_host
 from sentence_beam.transforms.serve.question import (
     MOST_CHARACTERS,
     MOST_HITS,
     Question,
     RefusedError,
-    question,
+    parse_question,
 )
 from sentence_beam.transforms.serve.question_batches import Batches
 
@@ -106,7 +106,7 @@ def test_where_too_many_wait_or_it_takes_too_long_a_question_is_refused(
 )
 def test_parameters_are_a_question_within_bounds_or_refused(pairs: list[tuple[str, str]]) -> None:
     try:
-        found = question(pairs, "q")
+        found = parse_question(pairs, "q")
     except RefusedError:
         return
     assert found.text
@@ -128,7 +128,7 @@ VALUES = st.recursive(
 @settings(max_examples=examples(30))
 @given(VALUES)
 def test_every_value_is_json(value: object) -> None:
-    json.loads(json.dumps(json_value(value), allow_nan=False))
+    json.loads(json.dumps(to_json_value(value), allow_nan=False))
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_every_value_is_json(value: object) -> None:
     + [("127.0.0.1:1", "127.0.0.1"), ("localhost.evil.example", "localhost.evil.example")],
 )
 def test_the_name_in_a_host(header: str, name: str) -> None:
-    assert host_of(header) == name
+    assert parse_host(header) == name

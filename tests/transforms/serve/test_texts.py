@@ -12,7 +12,7 @@ from helpers.corpora import write_parquet
 from sentence_beam.pipelines.cli import main
 from sentence_beam.transforms.search.snapshot_rows import SnapshotRows
 from sentence_beam.transforms.serve.filter_examples import examples
-from sentence_beam.transforms.serve.texts import FOLDED, MOST_TEXT, shown
+from sentence_beam.transforms.serve.texts import FOLDED, MOST_TEXT, cut_text
 from sentence_beam.transforms.store import open_store
 
 pytestmark = pytest.mark.usefixtures("plain_beam")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("plain_beam")
 
 def marked(text: str, query: str) -> list[str]:
     """The words that are marked; the parts must be the whole text."""
-    parts = shown(text, query).seen
+    parts = cut_text(text, query).seen
     assert "".join(part for part, _ in parts) == text
     return [part for part, is_marked in parts if is_marked]
 
@@ -43,7 +43,7 @@ def test_words_of_the_query_are_marked(text: str, query: str, found: list[str]) 
 
 def test_a_long_text_is_folded_around_the_words_of_the_query() -> None:
     text = "word " * 1000 + "needle " + "word " * 1000
-    found = shown(text, "the needle")
+    found = cut_text(text, "the needle")
     seen = "".join(part for part, _ in found.seen)
     assert ("needle", True) in found.seen
     assert len(seen) <= FOLDED + 4
@@ -52,8 +52,8 @@ def test_a_long_text_is_folded_around_the_words_of_the_query() -> None:
     assert found.characters == len(text)
     assert found.whole is not None
     assert "".join(part for part, _ in found.whole) == text
-    assert shown(text[:FOLDED], "needle").whole is None
-    longest = shown("x" * (MOST_TEXT + 1), "").whole
+    assert cut_text(text[:FOLDED], "needle").whole is None
+    longest = cut_text("x" * (MOST_TEXT + 1), "").whole
     assert longest is not None
     assert len(longest[0][0]) == MOST_TEXT + 2
 

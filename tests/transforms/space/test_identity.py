@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.space import (
     Space,
     canonical_json,
@@ -239,7 +239,7 @@ def test_minilm_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as caught:
         resolve_model("minilm")
-    assert str(caught.value) == f"model 'minilm' is not installed: {pip_line('minilm')}"
+    assert str(caught.value) == f"model 'minilm' is not installed: {format_pip_line('minilm')}"
 
 
 def test_the_hubs_id_of_minilm_is_its_package_or_without_it_the_hubs_copy(monkeypatch, tmp_path):
@@ -258,7 +258,7 @@ def test_the_hubs_id_of_minilm_says_what_to_install_without_package_and_hub(monk
     with pytest.raises(OptionError) as caught:
         resolve_model("sentence-transformers/all-MiniLM-L6-v2")
     assert str(caught.value).endswith(
-        f"; give a directory, or install minilm: {pip_line('minilm')}"
+        f"; give a directory, or install minilm: {format_pip_line('minilm')}"
     )
 
 

@@ -19,7 +19,7 @@ from sentence_beam.transforms.base.errors import (
     SentenceBeamError,
 )
 from sentence_beam.transforms.storage import dispatch
-from sentence_beam.transforms.storage.cache import cached
+from sentence_beam.transforms.storage.cache import cache_file
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.verification import faults
@@ -228,25 +228,25 @@ def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
     data = os.urandom(2_000_000)
     sha256 = hashlib.sha256(data).hexdigest()
     put(f"{gs}/index/{sha256}.faiss", data)
-    path = cached(f"{gs}/index/{sha256}.faiss", sha256)
+    path = cache_file(f"{gs}/index/{sha256}.faiss", sha256)
     assert Path(path).read_bytes() == data
     assert tmp_path / "cache" in Path(path).parents
     with gcs.counted() as requests:
-        assert cached(f"{gs}/index/{sha256}.faiss", sha256) == path
+        assert cache_file(f"{gs}/index/{sha256}.faiss", sha256) == path
     assert requests == []
     with pytest.raises(SentenceBeamError, match="was changed after it was written"):
-        cached(f"{gs}/index/{sha256}.faiss", "0" * 64)
+        cache_file(f"{gs}/index/{sha256}.faiss", "0" * 64)
     with pytest.raises(SentenceBeamError, match="is missing"):
-        cached(f"{gs}/index/none.faiss", "1" * 64)
+        cache_file(f"{gs}/index/none.faiss", "1" * 64)
     assert [found.name for found in Path(path).parent.iterdir()] == [f"{sha256}.faiss"]
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
     with pytest.raises(SentenceBeamError, match="cannot be written .*; set XDG_CACHE_HOME"):
-        cached(f"{gs}/index/{sha256}.faiss", sha256)
+        cache_file(f"{gs}/index/{sha256}.faiss", sha256)
 
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "sentence_beam.transforms.storage.gcs", None)
-    dispatch.back_end_of.cache_clear()
+    dispatch.import_back_end.cache_clear()
     with pytest.raises(
         MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"
     ):
@@ -275,7 +275,7 @@ def test_the_client_keeps_a_connection_for_each_of_them(gs: str) -> None:
     from sentence_beam.transforms.storage import gcs as back_end
 
     for url in ("https://storage.googleapis.com", os.environ["STORAGE_EMULATOR_HOST"]):
-        adapter = back_end.process_client()._http.get_adapter(url)
+        adapter = back_end.get_process_client()._http.get_adapter(url)
         assert adapter._pool_maxsize == back_end.DELETES_AT_ONCE
     paths = [f"{gs}/{n}" for n in range(100)]
     for path in paths:

@@ -18,7 +18,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.storage.base import Entry
 from sentence_beam.transforms.storage.beam_filesystem import BeamStorage
-from sentence_beam.transforms.storage.globs import MOST_WAYS, Glob, literal_part, matched
+from sentence_beam.transforms.storage.globs import MOST_WAYS, Glob, get_literal_part, match_entries
 from sentence_beam.transforms.storage.local import LocalStorage
 
 NAMES = ["a", "b", "ab", ".a", ".b", "a.b", "a-", "]", "[a", "!a", "^", "a\\b", "a b", "{a", "é"]
@@ -88,7 +88,7 @@ def test_folders_on_the_way_to_a_name_are_entered(
     found = LocalStorage().match(f"{tree}/{pattern}", hidden)
     mine = [entry.path for entry in found.files]
     assert mine == [path for path in every if named.takes(path)]
-    listed = matched(
+    listed = match_entries(
         named, [Entry(path, 0, "", "") for path in every if path.startswith(named.literal)]
     )
     assert [entry.path for entry in listed.files] == mine
@@ -163,7 +163,7 @@ def test_what_stands_before_the_first_wildcard() -> None:
         "a/b": "a/b",
         "a{b[,]": "a{b",
     }.items():
-        assert literal_part(pattern) == literal
+        assert get_literal_part(pattern) == literal
 
 
 FILES = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.storage.listing import Page, between, listed
+from sentence_beam.transforms.storage.listing import Page, find_between, list_objects
 
 NAMES = {
     "numbered": lambda n: f"in/part-{n:07d}-of-1000000.parquet",
@@ -48,14 +48,14 @@ def test_a_hundred_thousand_names_take_less_than_twice_the_requests_that_there_a
 ) -> None:
     names = [NAMES[how](n) for n in range(100_000)]
     service = Service(names, 100)
-    assert sorted(listed(service.page, "in/")) == service.names
+    assert sorted(list_objects(service.page, "in/")) == service.names
     assert service.requests < 2 * 1000
     assert service.depth < 1000 / 2
 
 
 def test_a_short_listing_is_one_request() -> None:
     service = Service(["in/a", "in/b"], 100)
-    assert listed(service.page, "in/") == ["in/a", "in/b"]
+    assert list_objects(service.page, "in/") == ["in/a", "in/b"]
     assert service.requests == 1
 
 
@@ -65,13 +65,13 @@ def test_a_short_listing_is_one_request() -> None:
 )
 def test_every_name_is_listed_once(tails: set[str], size: int) -> None:
     service = Service([f"in/{tail}" for tail in tails], size)
-    assert sorted(listed(service.page, "in/")) == service.names
+    assert sorted(list_objects(service.page, "in/")) == service.names
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_a_name_between_two_is_between_them(one: str, other: str) -> None:
     low, high = sorted((one, other))
-    middle = between(low, high)
+    middle = find_between(low, high)
     assert middle is None or low < middle < high or not high
 
 
@@ -84,4 +84,4 @@ def test_an_error_of_one_request_is_raised() -> None:
         return service.page(after, upto)
 
     with pytest.raises(OSError, match="no answer"):
-        listed(failing, "in/")
+        list_objects(failing, "in/")

@@ -57,7 +57,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def used(monkeypatch: pytest.MonkeyPatch, service: Service) -> s3.S3Storage:
-    monkeypatch.setattr(s3, "process_client", lambda: SimpleNamespace(client=service))
+    monkeypatch.setattr(s3, "copy_shared_client", lambda: SimpleNamespace(client=service))
     monkeypatch.setattr(s3.S3Storage, "stat", lambda self, path: None)
     return s3.S3Storage()
 

@@ -42,7 +42,7 @@ class Body(io.BytesIO):
 def _own_client() -> Iterator[None]:
     """No client is left behind that was made without an environment."""
     yield
-    s3.shared_client.cache_clear()
+    s3.make_shared_client.cache_clear()
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    s3.shared_client.cache_clear()
+    s3.make_shared_client.cache_clear()
 
     def by(said: object, status: int = 400) -> None:
         def respond(request: object, **_: object) -> AWSResponse:
@@ -61,7 +61,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             text = "" if head else f"<Error><Code>{said}</Code><Message>no</Message></Error>"
             return AWSResponse(URL, status, {"ETag": '"tag"'}, Body(text.encode()))
 
-        s3.process_client().client.meta.events.register("before-send.s3", respond)
+        s3.copy_shared_client().client.meta.events.register("before-send.s3", respond)
 
     return by
 
@@ -168,7 +168,7 @@ def test_a_part_that_breaks_off_is_completed(
         return whole[start : start + 30]
 
     answer("", 200)
-    monkeypatch.setattr(type(s3.process_client()), "get_range", get_range)
+    monkeypatch.setattr(type(s3.copy_shared_client()), "get_range", get_range)
     with storage.storage_of(URL).open(URL, storage.Entry(URL, 100, "", "", 0)) as file:
         assert file.fetch(20, 100) == whole[20:]  # type: ignore[attr-defined]
         assert file.read() == whole

@@ -10,7 +10,7 @@ from helpers.calibrations import standard_moments
 from sentence_beam.transforms.base.errors import SpaceMismatchError
 from sentence_beam.transforms.calibration import Calibration, check_space, parse_calibration
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store.calibrations import keep_calibration, kept_calibration
+from sentence_beam.transforms.store.calibrations import keep_calibration, read_kept_calibration
 
 TENSORS = {"mean": np.zeros(4), "scale": np.ones(4)}
 
@@ -29,11 +29,11 @@ def test_fits_on_two_spaces_with_equal_tensors_share_a_copy(tmp_path: Path, spac
     for fit in fits:
         keep_calibration(str(tmp_path), fit)
     for one, fit in zip(spaces, fits, strict=True):
-        kept = kept_calibration(str(tmp_path), one.calibrated(fit.digest, 4))
+        kept = read_kept_calibration(str(tmp_path), one.calibrated(fit.digest, 4))
         assert kept is not None
         assert kept.digest == fit.digest
         check_space(kept.info, one, "the copy")
 
 
 def test_a_space_without_a_calibration_has_no_copy(tmp_path: Path, space: Space) -> None:
-    assert kept_calibration(str(tmp_path), space) is None
+    assert read_kept_calibration(str(tmp_path), space) is None

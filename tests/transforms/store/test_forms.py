@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.entries import RememberedOptions
-from sentence_beam.transforms.store.forms import HALF, check_forms, kind_of, run_form, shard_form
+from sentence_beam.transforms.store.forms import (
+    HALF,
+    check_forms,
+    compute_run_form,
+    compute_shard_form,
+    describe_type,
+)
 
 OPTIONS = RememberedOptions(id_column="id", keep_columns=("n", "lang"), keep_text=True)
 PLAIN_TYPES = [
@@ -51,7 +57,7 @@ def test_a_column_has_one_kind_in_a_file_and_when_it_is_read_back(kind: pa.DataT
         pq.write_table(pa.schema([("kept", kind)]).empty_table(), file)
     except pa.ArrowException:
         return  # such a column cannot be kept
-    assert kind_of(pq.read_schema(file).field("kept").type) == kind_of(kind)
+    assert describe_type(pq.read_schema(file).field("kept").type) == describe_type(kind)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +74,11 @@ def test_a_column_has_one_kind_in_a_file_and_when_it_is_read_back(kind: pa.DataT
     ],
 )
 def test_other_types_are_other_kinds(one: pa.DataType, other: pa.DataType) -> None:
-    assert kind_of(one) != kind_of(other)
+    assert describe_type(one) != describe_type(other)
 
 
 def form_of(space: Space, options: RememberedOptions = OPTIONS, generation: int = 0) -> str:
-    return run_form(space, generation, options)
+    return compute_run_form(space, generation, options)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +125,9 @@ def test_spaces_generations_columns_and_bounds_give_other_forms(space: Space) ->
         pa.schema([("n", pa.string())]),
     ]
     shards = [
-        shard_form(forms[0], schema, ranges) for schema in schemas for ranges in (None, "a", "b")
+        compute_shard_form(forms[0], schema, ranges)
+        for schema in schemas
+        for ranges in (None, "a", "b")
     ]
     assert len({*shards}) == 12
     assert {form[:HALF] for form in shards} == {forms[0]}
@@ -129,11 +137,12 @@ def test_spaces_generations_columns_and_bounds_give_other_forms(space: Space) ->
 def test_shards_of_one_form_pass_and_others_are_refused(space: Space) -> None:
     ours, theirs = form_of(space), form_of(space, generation=1)
     of_numbers, of_texts = (
-        shard_form(ours, pa.schema([("n", kind)]), None) for kind in (pa.int64(), pa.string())
+        compute_shard_form(ours, pa.schema([("n", kind)]), None)
+        for kind in (pa.int64(), pa.string())
     )
     check_forms(ours, {})
     check_forms(ours, {of_numbers: "a"})
-    for found in ({of_numbers: "a", shard_form(theirs, None, None): "b"}, {theirs: "b"}):
+    for found in ({of_numbers: "a", compute_shard_form(theirs, None, None): "b"}, {theirs: "b"}):
         with pytest.raises(
             LedgerError, match="ledger: b is of another space, or has other kept columns"
         ):
@@ -145,8 +154,8 @@ def test_shards_of_one_form_pass_and_others_are_refused(space: Space) -> None:
 def test_what_forms_cover_stays_as_it_is(space: Space) -> None:
     """Carried units keep the forms that they were written with."""
     schema = pa.schema([("n", pa.int64()), ("at", pa.list_(pa.timestamp("s")))])
-    assert shard_form(form_of(space), schema, None) == "db623e963c49dbb4"
+    assert compute_shard_form(form_of(space), schema, None) == "db623e963c49dbb4"
     assert (
-        shard_form(form_of(space, RememberedOptions(keep_text=False)), None, "c" * 64)
+        compute_shard_form(form_of(space, RememberedOptions(keep_text=False)), None, "c" * 64)
         == "171afcb671804010"
     )

@@ -30,7 +30,7 @@ from helpers.snapshots import (
 from helpers.units import make_unit, make_vectors
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import FORMAT, Manifest, read_manifest
@@ -256,7 +256,7 @@ def test_rejected_rows_are_verified_also_where_a_unit_has_no_other(
     root: Path, space: Space
 ) -> None:
     store = UnitStore(str(root), space)
-    unit = make_unit(space, [], rejects=2, name=f"{key_of('a.txt')}-{900:012}")
+    unit = make_unit(space, [], rejects=2, name=f"{make_key('a.txt')}-{900:012}")
     record = store.write(unit, make_vectors(0), [], UnitCounts(0, 0, 0))
     path = root / str(record.rejects)
     assert (record.path, record.rejected) == (None, 2)

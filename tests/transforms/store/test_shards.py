@@ -13,7 +13,7 @@ from helpers.snapshots import changed, edit_units, night, numbered, units_of
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.shards.shard_files import shard_files
+from sentence_beam.transforms.store.shards.shard_files import open_shard_files
 
 UNITS = 6
 BYTES_A_UNIT = 200
@@ -43,28 +43,30 @@ def test_a_shard_is_known_by_its_number_and_by_its_path(store: Path) -> None:
     wanted = [unit for unit in units_of(store) if unit["path"]]
     assert len(manifest.shards) == len(wanted) == UNITS - 1
     for number, unit in enumerate(wanted):
-        assert manifest.shard_number(unit["path"]) == number
+        assert manifest.find_shard_number(unit["path"]) == number
         full = storage.join(str(store), unit["path"])
         assert manifest.shard(number) == (full, unit["path"], unit["rows"], unit["bytes"])
 
 
 @pytest.mark.parametrize("path", ["", "embeddings/", "embeddings/zz.parquet", "a", "z"])
 def test_another_path_has_no_number(store: Path, path: str) -> None:
-    assert current(store).shard_number(path) == -1
+    assert current(store).find_shard_number(path) == -1
 
 
 def test_some_of_the_shards(store: Path) -> None:
     manifest = current(store)
-    some = manifest.with_shards(manifest.shards.slice(1, 2))
+    some = manifest.select_shards(manifest.shards.slice(1, 2))
     assert [some.shard(number) for number in (0, 1)] == [manifest.shard(n) for n in (1, 2)]
-    assert some.shard_number(manifest.shard(2).path) == 1
-    assert some.shard_number(manifest.shard(0).path) == -1
+    assert some.find_shard_number(manifest.shard(2).path) == 1
+    assert some.find_shard_number(manifest.shard(0).path) == -1
 
 
 def test_arrow_opens_the_shards_alone(store: Path) -> None:
     manifest = current(store)
     shard = manifest.shard(1)
-    found = shard_files(manifest).get_file_info([shard.full_path, str(store / "manifest.json")])
+    found = open_shard_files(manifest).get_file_info(
+        [shard.full_path, str(store / "manifest.json")]
+    )
     assert (found[0].size, found[1].type) == (shard.bytes, pa.fs.FileType.NotFound)
 
 
@@ -82,7 +84,7 @@ def test_a_process_that_searches_holds_200_bytes_a_unit(tmp_path: Path) -> None:
     )
     manifest = current(root)
     before = pa.total_allocated_bytes()
-    assert manifest.shard_number(manifest.shard(number // 2).path) == number // 2
+    assert manifest.find_shard_number(manifest.shard(number // 2).path) == number // 2
     assert pa.total_allocated_bytes() - before < BYTES_A_UNIT * number
 
 

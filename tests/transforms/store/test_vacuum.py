@@ -29,12 +29,12 @@ from helpers.snapshots import (
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.storage import Entry
-from sentence_beam.transforms.storage.base import named_between
+from sentence_beam.transforms.storage.base import select_between
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.removed import naming_removal
 from sentence_beam.transforms.store.sealed_json import to_bytes
-from sentence_beam.transforms.store.shards.id_hashes import id_hashes
+from sentence_beam.transforms.store.shards.id_hashes import read_id_hashes
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 from sentence_beam.transforms.store.vacuum import Rubbish, find_rubbish, remove
 from sentence_beam.transforms.store.verification import faults
@@ -128,7 +128,7 @@ def test_the_newest_snapshots_stay_whole(nights: Path, keep: int) -> None:
 
 def test_hashes_of_ids_stay_as_long_as_their_shards(nights: Path) -> None:
     for shard in paths(nights, "embeddings"):
-        assert len(id_hashes(str(nights), shard))
+        assert len(read_id_hashes(str(nights), shard))
     before = paths(nights, "ids")
     vacuum(nights, keep=2, older_than=0)
     assert {Path(path).stem for path in paths(nights, "ids")} == {
@@ -496,7 +496,7 @@ def test_two_million_objects_are_looked_at_within_a_gigabyte(
 
     def between(_: object, folder: str, low: str, high: str) -> list[Entry]:
         listed = [Entry(str(store / path), 1, "", "", 0.0) for path in files.get(folder, ())]
-        return named_between(listed, folder, low, high)
+        return select_between(listed, folder, low, high)
 
     fake_storage.replace_call(monkeypatch, "lists_ranges", lambda call, folder: True)
     fake_storage.replace_call(monkeypatch, "between", between)

@@ -11,11 +11,11 @@ from tokenizers.pre_tokenizers import Sequence as SplitSequence
 
 from sentence_beam.transforms.tokens.split_texts import (
     SplitTexts,
+    find_unusual_texts,
     is_split_at_words,
     split_at_blanks,
     split_parts,
     split_words,
-    unusual_texts,
 )
 from tests.helpers.word_tokenizers import OTHERS, QWEN, byte_level, unigram, word_piece
 
@@ -57,7 +57,7 @@ def test_no_texts_and_empty_ones() -> None:
 
 def test_texts_with_unusual_bytes() -> None:
     texts = pa.array(["a", "caf\N{LATIN SMALL LETTER E WITH ACUTE}", "", "b\x00", "tab\t\r\n"])
-    assert sorted(set(unusual_texts(texts).tolist())) == [1, 3]
+    assert sorted(set(find_unusual_texts(texts).tolist())) == [1, 3]
 
 
 def test_tokenizers_that_are_split_at_words() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
-from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, frame_of
+from sentence_beam.transforms.tokens.word_pieces import TokenFrame, WordPieces, read_frame
 from tests.helpers.word_tokenizers import OTHERS, SAMPLE, word_piece
 
 TEXTS = st.lists(
@@ -100,7 +100,7 @@ def test_a_frame_is_the_tokenizers(direction: str, limit: int | None) -> None:
     if limit is not None:
         own.enable_truncation(limit, direction=direction)
     texts = ["a b c d e", "", "the cats", "a . b"]
-    found = frame_of(own).around(WordPieces(own)(pa.array(texts)))
+    found = read_frame(own).around(WordPieces(own)(pa.array(texts)))
     expected = [encoding.ids for encoding in own.encode_batch(texts)]
     assert found.ids.tolist() == [token for ids in expected for token in ids]
     assert np.diff(found.offsets).tolist() == [len(ids) for ids in expected]
@@ -109,7 +109,7 @@ def test_a_frame_is_the_tokenizers(direction: str, limit: int | None) -> None:
 def test_a_frame_without_special_tokens() -> None:
     own = word_piece()
     own.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    assert frame_of(own) == TokenFrame([], [], None, keeps_end=False)
+    assert read_frame(own) == TokenFrame([], [], None, keeps_end=False)
 
 
 MARKED = st.text(st.sampled_from("abst dlemrv1290  \t\n\r.'\"()_-<>AS"), max_size=60)

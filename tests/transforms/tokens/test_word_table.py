@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_beam.transforms.tokens.split_texts import split_at_blanks
-from sentence_beam.transforms.tokens.word_table import EMPTY_TABLE, WordKeys, first_of_each
+from sentence_beam.transforms.tokens.word_table import EMPTY_TABLE, WordKeys, find_first_of_each
 
 
 def keys_of(words: list[str]) -> WordKeys:
@@ -31,7 +31,7 @@ def test_words_of_any_length_have_their_own_keys() -> None:
 @given(known=WORDS, others=WORDS)
 def test_words_are_found(known: list[str], others: list[str]) -> None:
     known = list(dict.fromkeys(known))
-    table = EMPTY_TABLE.with_words(keys_of(known))
+    table = EMPTY_TABLE.add_words(keys_of(known))
     assert table.count == len(known)
     numbers = {word: 1 + place for place, word in enumerate(known)}
     asked = [*known, *others]
@@ -43,7 +43,7 @@ def test_a_table_grows_and_earlier_ones_stay() -> None:
     table = EMPTY_TABLE
     for start in range(0, len(words), 7):
         earlier = table
-        table = table.with_words(keys_of(words[start : start + 7]))
+        table = table.add_words(keys_of(words[start : start + 7]))
         assert earlier.count == start
         assert not earlier.find(keys_of(words[start:])).any()
     assert np.array_equal(table.find(keys_of(words)), np.arange(1, 3001))
@@ -53,7 +53,7 @@ def test_a_table_grows_and_earlier_ones_stay() -> None:
 @given(words=WORDS)
 def test_the_first_of_each_word(words: list[str]) -> None:
     rows = np.arange(len(words))
-    found = first_of_each(keys_of(words), rows)
+    found = find_first_of_each(keys_of(words), rows)
     assert sorted(found.tolist()) == [
         words.index(word) for word in sorted(set(words), key=words.index)
     ]

@@ -18,10 +18,10 @@ from helpers.training import scored_rows
 from sentence_beam.transforms.base.errors import DataGateError, OptionError
 from sentence_beam.transforms.training import recipes
 from sentence_beam.transforms.training.data import read_data
-from sentence_beam.transforms.training.roles import columns_of
+from sentence_beam.transforms.training.roles import assign_columns
 from sentence_beam.transforms.training.train_options import TrainOptions
-from sentence_beam.transforms.training.training_examples import overlap, read_examples
-from sentence_beam.transforms.training.training_targets import labels_of
+from sentence_beam.transforms.training.training_examples import count_overlap, read_examples
+from sentence_beam.transforms.training.training_targets import find_labels
 
 ROWS = [{**row, "sentence1": f'"{row["sentence1"]}', "more": 1} for row in scored_rows(8)]
 
@@ -115,30 +115,30 @@ def test_a_limit_leaves_dev_rows_alone(tmp_path: Path) -> None:
 
 def test_columns_are_never_taken_by_their_order() -> None:
     names = ["gold", "one", "other"]
-    assert columns_of("f", names, "classification", ["one", "other", "gold"]) == {
+    assert assign_columns("f", names, "classification", ["one", "other", "gold"]) == {
         "text1": "one", "text2": "other", "label": "gold"
     }  # fmt: skip
     with pytest.raises(OptionError, match="no column text1, sentence1, premise or question1"):
-        columns_of("f", names, "classification", [])
+        assign_columns("f", names, "classification", [])
     with pytest.raises(
         OptionError, match=r"f has no column a \(--columns\); its columns: gold, one"
     ):
-        columns_of("f", names, "classification", ["a", "one", "gold"])
+        assign_columns("f", names, "classification", ["a", "one", "gold"])
     with pytest.raises(OptionError, match="has the roles text1,text2,label; name each once"):
-        columns_of("f", names, "classification", ["one", "other"])
+        assign_columns("f", names, "classification", ["one", "other"])
     with pytest.raises(
         OptionError, match=r"say --columns with those for anchor,positive\[,negative"
     ):
-        columns_of("f", names, "ranking", [])
+        assign_columns("f", names, "ranking", [])
     with pytest.raises(OptionError, match="both text1 and sentence1"):
-        columns_of("f", ["text1", "sentence1", "text2", "label"], "classification", [])
+        assign_columns("f", ["text1", "sentence1", "text2", "label"], "classification", [])
     with pytest.raises(OptionError, match="two columns 'label'"):
-        columns_of("f", ["text1", "text2", "label", "label"], "classification", [])
-    assert columns_of("f", ["positive", "anchor"], "ranking", []) == {
+        assign_columns("f", ["text1", "text2", "label", "label"], "classification", [])
+    assert assign_columns("f", ["positive", "anchor"], "ranking", []) == {
         "anchor": "anchor",
         "positive": "positive",
     }
-    assert list(columns_of("f", ["negative", "positive", "anchor"], "ranking", [])) == [
+    assert list(assign_columns("f", ["negative", "positive", "anchor"], "ranking", [])) == [
         "anchor",
         "positive",
         "negative",
@@ -175,8 +175,8 @@ def test_labels_as_numbers_and_without_consensus(tmp_path: Path) -> None:
     rows = [{"text1": f"a{n}", "text2": f"b{n}", "label": float(n % 3)} for n in range(12)]
     path = write(tmp_path / "a.parquet", rows)
     found = read_examples("--input", [str(path)], options(objective="classification"))
-    assert labels_of(found, (), ()) == ("0", "1", "2")
-    assert labels_of(found, (), ("2", "0", "1")) == ("2", "0", "1")
+    assert find_labels(found, (), ()) == ("0", "1", "2")
+    assert find_labels(found, (), ("2", "0", "1")) == ("2", "0", "1")
     snli = [
         {"text1": f"a{n}", "text2": f"b{n}", "label": "-" if n == 4 else "yes"} for n in range(12)
     ]
@@ -202,7 +202,7 @@ def test_recipes_read_nli_as_the_hub_has_it(tmp_path: Path, recipe: str) -> None
     paths = tuple(
         str(write(tmp_path / name, rows)) for name, rows in (("a.parquet", HUB), ("b.tsv", words))
     )
-    given = tuple(tomllib.loads(recipes.path_of(recipe).read_text())["labels"].split(","))
+    given = tuple(tomllib.loads(recipes.find_recipe(recipe).read_text())["labels"].split(","))
     asked = options(
         objective="classification", inputs=paths, labels=given, batch=2, max_rejects=0.4
     )
@@ -234,4 +234,4 @@ def test_rows_that_training_and_dev_share(tmp_path: Path) -> None:
         write(tmp_path / "b.parquet", [{**row, "more": 1} for row in other]),
     ]
     train, dev = (read_examples("--input", [str(path)], options()) for path in paths)
-    assert overlap(train, dev) == 1
+    assert count_overlap(train, dev) == 1

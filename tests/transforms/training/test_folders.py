@@ -11,10 +11,10 @@ from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.training.folders import (
     CHECKPOINTS,
     RECORD,
+    check_output,
     is_finished,
-    output_of,
-    staged,
-    work_of,
+    locate_work,
+    staging,
     working,
 )
 from sentence_beam.transforms.training.train_options import TrainOptions
@@ -34,29 +34,29 @@ def trained(output: Path) -> Path:
 
 
 def test_a_new_or_empty_folder_is_written(tmp_path: Path) -> None:
-    assert output_of(options(tmp_path / "new")) == tmp_path / "new"
+    assert check_output(options(tmp_path / "new")) == tmp_path / "new"
     (tmp_path / "empty").mkdir()
-    assert output_of(options(tmp_path / "empty")) == tmp_path / "empty"
+    assert check_output(options(tmp_path / "empty")) == tmp_path / "empty"
 
 
 def test_a_folder_that_exists_is_replaced_only_if_a_training_wrote_it(tmp_path: Path) -> None:
     output = trained(tmp_path / "model")
     with pytest.raises(OptionError, match="exists; say --overwrite"):
-        output_of(options(output))
-    assert output_of(options(output, overwrite=True)) == output
-    assert output_of(options(output, resume=True)) == output
+        check_output(options(output))
+    assert check_output(options(output, overwrite=True)) == output
+    assert check_output(options(output, resume=True)) == output
     (output / RECORD).unlink()
     (output / "mine.txt").write_text("x")
     with pytest.raises(OptionError, match="no training wrote it"):
-        output_of(options(output, overwrite=True))
+        check_output(options(output, overwrite=True))
 
 
 def test_a_url_and_a_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="a model is written to a local folder"):
-        output_of(options("gs://bucket/model"))
+        check_output(options("gs://bucket/model"))
     (tmp_path / "file").write_text("x")
     with pytest.raises(OptionError, match="is a file; name a folder"):
-        output_of(options(tmp_path / "file"))
+        check_output(options(tmp_path / "file"))
 
 
 def stopped(output: Path, checkpoint: bool = True) -> None:
@@ -82,7 +82,7 @@ def test_a_stopped_training_is_resumed_with_the_same_settings_alone(tmp_path: Pa
         pass
     with working(output, options(output, resume=True), SETTINGS) as work:
         assert (work / CHECKPOINTS / "checkpoint-1").is_dir()
-    assert not work_of(output).exists()
+    assert not locate_work(output).exists()
 
 
 def test_overwriting_begins_again(tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ def test_a_training_without_a_checkpoint_leaves_nothing(tmp_path: Path) -> None:
 def test_damaged_settings_and_a_folder_of_somebody_else_are_refused(tmp_path: Path) -> None:
     output = tmp_path / "model"
     stopped(output)
-    (work_of(output) / "asked.json").write_text("{")
+    (locate_work(output) / "asked.json").write_text("{")
     with (
         pytest.raises(OptionError, match="is damaged; say --overwrite"),
         working(output, options(output, resume=True), SETTINGS),
     ):
         pass
     other = tmp_path / "other"
-    work_of(other).mkdir()
-    (work_of(other) / "mine.txt").write_text("x")
+    locate_work(other).mkdir()
+    (locate_work(other) / "mine.txt").write_text("x")
     with (
         pytest.raises(OptionError, match="exists and no training wrote it"),
         working(other, options(other, overwrite=True), SETTINGS),
@@ -132,17 +132,17 @@ def test_a_finished_training_has_nothing_to_resume(tmp_path: Path) -> None:
     assert not is_finished(output, options(output), SETTINGS)
     with pytest.raises(OptionError, match="its model was m, and is other now"):
         is_finished(output, options(output, resume=True), {**SETTINGS, "model": "other"})
-    work_of(output).mkdir()
+    locate_work(output).mkdir()
     assert not is_finished(output, options(output, resume=True), SETTINGS)
 
 
 def test_the_new_folder_takes_the_old_ones_place_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     output = trained(tmp_path / "model")
-    with suppress(KeyboardInterrupt), staged(output) as new:
+    with suppress(KeyboardInterrupt), staging(output) as new:
         (new / "weights").write_text("half")
         raise KeyboardInterrupt
     assert [path.name for path in output.iterdir()] == [RECORD]
-    with staged(output) as new:
+    with staging(output) as new:
         (new / "weights").write_text("whole")
         assert (output / RECORD).exists()
     assert [path.name for path in output.iterdir()] == ["weights"]

@@ -12,7 +12,7 @@ from sentence_beam.transforms.training.prepare import classify
 from sentence_beam.transforms.training.train_options import TrainOptions
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
-from sentence_beam.transforms.training.objectives import classifier_of, loss_of
+from sentence_beam.transforms.training.objectives import find_classifier, make_loss
 
 DIM = 4
 
@@ -43,7 +43,7 @@ def loss(
     objective: str, sides: np.ndarray, targets: np.ndarray | None = None, **options: Any
 ) -> float:
     """The loss of an objective for vectors [sides, rows, dim]."""
-    made = loss_of(Known(), TrainOptions(("x",), objective=objective, output="o", **options), 3)  # type: ignore[arg-type]
+    made = make_loss(Known(), TrainOptions(("x",), objective=objective, output="o", **options), 3)  # type: ignore[arg-type]
     wanted = torch.from_numpy(targets).float() if targets is not None else None
     return made([{"x": torch.from_numpy(side).float()} for side in sides], wanted).item()
 
@@ -60,8 +60,8 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def test_what_the_softmax_sees(concat: str) -> None:
     """Beside a loss of our own, in float64, and the labels that the layer gives."""
     options = TrainOptions(("x",), objective="classification", output="o", concat=concat)
-    made = loss_of(Known(), options, 3)  # type: ignore[arg-type]
-    layer = classifier_of(made)
+    made = make_loss(Known(), options, 3)  # type: ignore[arg-type]
+    layer = find_classifier(made)
     assert layer is not None
     assert layer.bias is None
     layer.weight.data.mul_(50)
@@ -121,4 +121,4 @@ def test_several_widths_add_up() -> None:
 
 def test_only_classification_has_a_layer_that_is_not_written() -> None:
     options = TrainOptions(("x",), objective="cosent", output="o")
-    assert classifier_of(loss_of(Known(), options, 3)) is None  # type: ignore[arg-type]
+    assert find_classifier(make_loss(Known(), options, 3)) is None  # type: ignore[arg-type]

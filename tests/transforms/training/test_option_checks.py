@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.training.option_checks import check
 from sentence_beam.transforms.training.seeds import train_seeds
 from sentence_beam.transforms.training.train_options import TrainOptions
@@ -58,4 +58,4 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(importlib.util, "find_spec", others)
         with pytest.raises(MissingExtraError) as caught:
             check(asked)
-        assert str(caught.value) == f"training needs {package}: {pip_line('train')}"
+        assert str(caught.value) == f"training needs {package}: {format_pip_line('train')}"

@@ -26,11 +26,11 @@ def options_of(name: str, *flags: str) -> TrainOptions:
     return as_options(TrainOptions, found)
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", recipes.list_recipes())
 def test_a_recipe_is_the_options_of_a_training(name: str) -> None:
     asked = options_of(name, "--lr", "1e-3")
     check(asked)
-    told = tomllib.loads(recipes.path_of(name).read_text())
+    told = tomllib.loads(recipes.find_recipe(name).read_text())
     assert (asked.lr, asked.output, asked.epochs, asked.batch) == (
         1e-3,
         name,
@@ -60,7 +60,7 @@ def test_a_cnn_head_learns_at_half_the_rate_on_nli_too() -> None:
 
 
 def test_some_recipes_have_options_of_their_own() -> None:
-    assert len(recipes.names()) == 12
+    assert len(recipes.list_recipes()) == 12
     assert options_of("sbert-nli").labels == ("contradiction=2", "entailment=0", "neutral=1")
     cnn = options_of("cnn-sbert", "--dev=b.tsv")
     assert (cnn.pooler, cnn.scores, cnn.epochs, cnn.dev) == ("cnn", (0.0, 5.0), 10, "b.tsv")

@@ -3,8 +3,8 @@
 import pytest
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.training.training_examples import Examples, Source, shown
-from sentence_beam.transforms.training.training_targets import labels_of, scaled
+from sentence_beam.transforms.training.training_examples import Examples, Source, quote_value
+from sentence_beam.transforms.training.training_targets import find_labels, scale_scores
 
 
 def examples(role: str, values: list) -> Examples:
@@ -18,8 +18,8 @@ def examples(role: str, values: list) -> Examples:
 
 def test_labels_are_sorted_or_as_given() -> None:
     train = examples("label", ["no", "yes", "no", "yes", "no"])
-    assert labels_of(train, (), ()) == ("no", "yes")
-    assert labels_of(train, (None, train), ("yes=1", "no=0")) == ("yes", "no")
+    assert find_labels(train, (), ()) == ("no", "yes")
+    assert find_labels(train, (None, train), ("yes=1", "no=0")) == ("yes", "no")
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_labels_that_cannot_be_learnt(
 ) -> None:
     dev = examples("label", held_out) if held_out else None
     with pytest.raises(OptionError) as error:
-        labels_of(examples("label", values), (dev,), given)
+        find_labels(examples("label", values), (dev,), given)
     assert message in str(error.value)
 
 
 def test_scores_are_scaled_to_the_ends_of_their_scale() -> None:
     rows = examples("score", [0.0, 2.5, 5.0])
-    assert scaled(rows, (0, 5), bounded=True) == [0.0, 0.5, 1.0]
-    assert scaled(rows, None, bounded=False) == [0.0, 2.5, 5.0]
+    assert scale_scores(rows, (0, 5), bounded=True) == [0.0, 0.5, 1.0]
+    assert scale_scores(rows, None, bounded=False) == [0.0, 2.5, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_scores_that_cannot_be_learnt(
     values: list[float], scores: tuple[float, float] | None, message: str
 ) -> None:
     with pytest.raises(OptionError) as error:
-        scaled(examples("score", values), scores, bounded=True)
+        scale_scores(examples("score", values), scores, bounded=True)
     assert message in str(error.value)
 
 
 def test_long_values_are_shortened_in_messages() -> None:
-    assert shown("short") == "'short'"
-    assert shown("x" * 41) == f"'{'x' * 39}…'"
+    assert quote_value("short") == "'short'"
+    assert quote_value("x" * 41) == f"'{'x' * 39}…'"

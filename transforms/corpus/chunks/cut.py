@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.chunks.ends import Ends, text_ends
+from sentence_beam.transforms.corpus.chunks.ends import Ends, find_text_ends
 from sentence_beam.transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
 from sentence_beam.transforms.corpus.chunks.long_atoms import UNKNOWN, make_atoms
-from sentence_beam.transforms.corpus.chunks.markdown import markdown_ends
+from sentence_beam.transforms.corpus.chunks.markdown import find_markdown_ends
 from sentence_beam.transforms.corpus.chunks.pack import (
     Atoms,
     choose_by_content,
     choose_last,
     choose_sentence,
-    first_of_next,
+    find_first_of_next,
 )
 from sentence_beam.transforms.corpus.chunks.room import Room
 from sentence_beam.transforms.corpus.chunks.token_counting import TokenCounter
@@ -58,7 +58,7 @@ class Cutter:
         self._counter = TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
-        self._read = markdown_ends if chunks.by == "markdown" else text_ends
+        self._read = find_markdown_ends if chunks.by == "markdown" else find_text_ends
         self._choose = choose_by_content if chunks.ends == "stable" else choose_last
         if chunks.kind == "sentences":
             self._choose = choose_sentence
@@ -121,7 +121,7 @@ class Cutter:
                 continue
             if not fits:  # the piece ends inside an atom
                 latest = min(end + LONGEST, int(atoms.places[-1]))
-                end, own = self._room.last_that_fits(text, start, latest, before)
+                end, own = self._room.find_last_that_fits(text, start, latest, before)
                 stop = max(first + 1, int(np.searchsorted(atoms.places, end, "left")) + 1)
             if not text[start:end].isspace():
                 pieces.spans.append((start, end))
@@ -133,7 +133,7 @@ class Cutter:
                 start = end
             else:
                 budget = self._room.budget(before)
-                first = first_of_next(atoms, first, stop, overlap, budget)
+                first = find_first_of_next(atoms, first, stop, overlap, budget)
                 after = stop
                 start = atoms.start(first)
         return pieces if any(pieces.tokens) else Pieces([], [], [])

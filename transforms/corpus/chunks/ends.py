@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 from nupunkt import sent_spans
 
-from sentence_beam.transforms.corpus.chunks.graphemes import boundary_before, is_boundary
+from sentence_beam.transforms.corpus.chunks.graphemes import find_boundary_before, is_boundary
 
 BLOCK = 16_384  # characters that are split into sentences and tokenized at once
 
@@ -87,7 +87,7 @@ _MANY = 8  # characters a full stop
 _MARKS = re.compile(r"[。！？｡؟۔।॥።។]+[」』）》〉】〕”’\")]*|．(?!\d)")
 
 
-def text_ends(text: str) -> Ends:
+def find_text_ends(text: str) -> Ends:
     """Return the ends of paragraphs, sentences and blocks of a plain text."""
     return merge_ends(text, find_ends(text), Headings())
 
@@ -98,10 +98,10 @@ def find_ends(text: str) -> LevelPlaces:
     places_by_level: LevelPlaces = {level: array("q") for level in Level}
     paragraphs = places_by_level[Level.PARAGRAPH]
     paragraphs.extend(
-        end_before(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop)
+        move_before_blanks(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop)
     )
     for start, end, level in _cut_runs(text, paragraphs, stop):
-        place = end_before(text, end, start)
+        place = move_before_blanks(text, end, start)
         if place > start:
             places_by_level[level].append(place)
             places_by_level[Level.SENTENCE].extend(_find_sentence_ends(text, start, end))
@@ -153,10 +153,10 @@ def _add_within(text: str, places_by_level: LevelPlaces, stop: int) -> None:
             for match in pattern.finditer(text, last, end):
                 if match.end() - last >= apart:
                     last = match.end()
-                    places_by_level[level].append(end_before(text, last))
+                    places_by_level[level].append(move_before_blanks(text, last))
 
 
-def end_before(text: str, place: int, least: int = 0) -> int:
+def move_before_blanks(text: str, place: int, least: int = 0) -> int:
     """Move `place` back over the blanks before it, to `least` at most."""
     while place > least and text[place - 1].isspace():
         place -= 1
@@ -168,7 +168,7 @@ def _find_sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
     block = text[start:stop]
     if _MANY * block.count(". ") < len(block):  # a block with more is no prose, and slow to split
         for _, end in sent_spans(block):
-            place = end_before(text, start + end, start)
+            place = move_before_blanks(text, start + end, start)
             if place > start:
                 yield place
     yield from (start + match.end() for match in _MARKS.finditer(block))
@@ -199,4 +199,4 @@ def _find_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> tu
     for place in range(far, far - BLOCK // 4, -1):
         if text[place].isspace():
             return place, Level.BLANK
-    return boundary_before(text, far, start), Level.INSIDE
+    return find_boundary_before(text, far, start), Level.INSIDE

@@ -29,7 +29,7 @@ def is_boundary(text: str, place: int) -> bool:
     return end == place or (begin == first and place - first > LONGEST)
 
 
-def boundary_before(text: str, place: int, least: int) -> int:
+def find_boundary_before(text: str, place: int, least: int) -> int:
     """Return the last boundary at or before `place` and above `least`; `place` if none exists."""
     for at in range(place, max(least, place - LONGEST), -1):
         if is_boundary(text, at):

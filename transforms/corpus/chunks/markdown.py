@@ -12,9 +12,9 @@ from sentence_beam.transforms.corpus.chunks.ends import (
     Headings,
     Level,
     LevelPlaces,
-    end_before,
     find_ends,
     merge_ends,
+    move_before_blanks,
 )
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -56,12 +56,14 @@ class Structure:
     headings: list[tuple[int, int, str]] = field(default_factory=list)
 
 
-def markdown_ends(text: str) -> Ends:
+def find_markdown_ends(text: str) -> Ends:
     """Return the ends of a Markdown text, with its headings."""
     structure = read_structure(text)
     places = _demote(find_ends(text), structure)
     places[Level.ITEM].extend(structure.items)
-    places[Level.SECTION].extend(end_before(text, start) for start, _, _ in structure.headings)
+    places[Level.SECTION].extend(
+        move_before_blanks(text, start) for start, _, _ in structure.headings
+    )
     return merge_ends(text, places, Headings(structure.headings))
 
 
@@ -127,7 +129,9 @@ class _StructureReader:
         stop = self._text.find("\n", end)
         if stop < 0:
             stop = len(self._text)
-        self.structure.regions.append((start, end_before(self._text, stop, start), Kind.CODE))
+        self.structure.regions.append(
+            (start, move_before_blanks(self._text, stop, start), Kind.CODE)
+        )
         self._kind = Kind.TEXT
         self._resume = stop + 1
 
@@ -161,14 +165,14 @@ class _StructureReader:
             self.close_region()
             self._start = start
         elif kind is Kind.TABLE or (kind is Kind.LIST and _ITEM.match(line)):
-            self.structure.items.append(end_before(self._text, self._end))
+            self.structure.items.append(move_before_blanks(self._text, self._end))
         if kind is Kind.CODE:
             self._fence = _FENCE.match(line)[1]  # type: ignore[index]
         if kind is Kind.HEADING:
             self._add_heading(line, start, stop)
             kind = Kind.TEXT
         self._kind = kind
-        self._end = end_before(self._text, stop, start)
+        self._end = move_before_blanks(self._text, stop, start)
 
     def _add_heading(self, line: str, start: int, stop: int) -> None:
         """Add the heading in a line, or the one that the line underlines."""
@@ -182,7 +186,7 @@ class _StructureReader:
             title = self._text[start : self._end]
         title = _COMMENT.sub("", title).strip()
         self.structure.headings.append((start, depth, title[:200]))
-        region_end = end_before(self._text, stop, start)
+        region_end = move_before_blanks(self._text, stop, start)
         self.structure.regions.append((start, region_end, Kind.HEADING))
 
 

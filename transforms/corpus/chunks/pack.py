@@ -97,7 +97,7 @@ def choose_sentence(atoms: Atoms, first: int, after: int, budget: int) -> int:
     return after + int(ends[0]) + 1 if len(ends) else choose_last(atoms, first, after, budget)
 
 
-def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
+def find_first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
     """Return the first atom of the piece after `first` to `stop`, which repeats whole sentences.
 
     These have at most `overlap` tokens, and leave room for the next sentence, or the next atom.

@@ -57,7 +57,7 @@ class Room:
         start = skip_blanks(atoms.text, 0, len(atoms.text))
         return self._measure(atoms.text[start : int(atoms.places[-1])], prefix)[1] <= 0
 
-    def last_that_fits(self, text: str, start: int, end: int, prefix: str) -> tuple[int, int]:
+    def find_last_that_fits(self, text: str, start: int, end: int, prefix: str) -> tuple[int, int]:
         """Return the last possible end, up to `end`, of a piece that begins at `start`.
 
         With it come the piece's tokens. One character always fits.

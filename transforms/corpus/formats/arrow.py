@@ -9,10 +9,10 @@ from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.blocked import (
     BlockedFormat,
     TableBlock,
-    smallest_column,
+    find_smallest_column,
 )
-from sentence_beam.transforms.corpus.formats.table_formats import cut_batches, opened, with_names
-from sentence_beam.transforms.corpus.spans import Span, whole_file
+from sentence_beam.transforms.corpus.formats.table_formats import check_names, cut_batches, opening
+from sentence_beam.transforms.corpus.spans import Span, make_whole_span
 
 TITLE = "Arrow IPC or Feather"
 ARROW_FILE = b"ARROW1"
@@ -37,20 +37,20 @@ class Arrow(BlockedFormat):
     endings = (".arrow", ".arrows", ".feather", ".ipc")
 
     def read_schema(self, file: InputFile) -> pa.Schema:
-        with opened(file, TITLE) as raw:
-            return with_names(_open_reader(raw).schema)
+        with opening(file, TITLE) as raw:
+            return check_names(_open_reader(raw).schema)
 
-    def table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
-        with opened(file, TITLE) as raw:
+    def list_table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
+        with opening(file, TITLE) as raw:
             if raw.read(len(ARROW_FILE)) != ARROW_FILE:
                 return None
             return [TableBlock(*place) for place in enumerate(_read_batch_rows(raw))]
 
     def whole(self, file: InputFile) -> list[Span]:
-        return whole_file(file, is_packed=False)
+        return make_whole_span(file, is_packed=False)
 
-    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
-        with opened(span.file, TITLE) as raw:
+    def read_batches(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with opening(span.file, TITLE) as raw:
             yield from cut_batches(_read_batches(raw, names, span.offset))
 
 
@@ -70,7 +70,7 @@ def _open_reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
 def _read_batch_rows(raw: BinaryIO) -> Iterator[int]:
     """Yield the rows of each record batch of a file, of which one column is read."""
     schema = _open_reader(raw).schema
-    reader = _open_reader(raw, [smallest_column(schema)] if len(schema) else None)
+    reader = _open_reader(raw, [find_smallest_column(schema)] if len(schema) else None)
     for number in range(reader.num_record_batches):
         yield reader.get_batch(number).num_rows
 

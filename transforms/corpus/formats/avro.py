@@ -10,10 +10,10 @@ import pyarrow as pa
 from sentence_beam.transforms.base.errors import MissingExtraError
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.blocked import BlockedFormat, TableBlock
-from sentence_beam.transforms.corpus.formats.table_formats import cut_batches, opened
+from sentence_beam.transforms.corpus.formats.table_formats import cut_batches, opening
 from sentence_beam.transforms.corpus.formats.text_lines import gather_blocks
-from sentence_beam.transforms.corpus.nested import value_as_text
-from sentence_beam.transforms.corpus.spans import Span, whole_file
+from sentence_beam.transforms.corpus.nested import format_value
+from sentence_beam.transforms.corpus.spans import Span, make_whole_span
 
 TITLE = "Avro"
 TYPES: dict[str, pa.DataType] = {
@@ -44,22 +44,22 @@ class Avro(BlockedFormat):
     endings = (".avro",)
 
     def read_schema(self, file: InputFile) -> pa.Schema:
-        with opened(file, TITLE) as raw:
+        with opening(file, TITLE) as raw:
             reader = _read_records(raw)
             schema = _read_schema(reader)
             _check_codec(file, reader)
             return schema
 
-    def table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
-        with opened(file, TITLE) as raw:
+    def list_table_blocks(self, file: InputFile) -> Iterable[TableBlock]:
+        with opening(file, TITLE) as raw:
             return [TableBlock(block.offset, block.num_records) for block in _read_blocks(raw)]
 
-    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
-        with opened(span.file, TITLE) as raw:
+    def read_batches(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with opening(span.file, TITLE) as raw:
             yield from cut_batches(_read_batches(raw, names, span))
 
     def whole(self, file: InputFile) -> list[Span]:
-        return whole_file(file, is_packed=True)
+        return make_whole_span(file, is_packed=True)
 
 
 def _read_blocks(raw: BinaryIO) -> Any:
@@ -99,7 +99,7 @@ def _read_schema(reader: Any) -> pa.Schema:
 
 
 def _read_type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of an Avro type; None if its values become text (see `value_as_text`)."""
+    """The Arrow type of an Avro type; None if its values become text (see `format_value`)."""
     if isinstance(kind, list):
         return _read_union(kind)
     if isinstance(kind, str):
@@ -147,7 +147,7 @@ def _make_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch
     for field in schema:
         values = [row[field.name] for row in rows]
         if pa.types.is_string(field.type):
-            values = [value_as_text(value) for value in values]
+            values = [format_value(value) for value in values]
         columns.append(pa.array(values, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

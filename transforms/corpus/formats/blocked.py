@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
 from sentence_beam.transforms.corpus.column_values import as_strings
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.table_formats import TableFormat, schema_of
-from sentence_beam.transforms.corpus.nested import column_at, roots, type_at
-from sentence_beam.transforms.corpus.spans import Span, rows_of_span
+from sentence_beam.transforms.corpus.formats.table_formats import TableFormat, load_schema
+from sentence_beam.transforms.corpus.nested import find_column, find_roots, find_type
+from sentence_beam.transforms.corpus.spans import Span, choose_span_rows
 
 
 @dataclass(frozen=True)
@@ -34,32 +34,32 @@ class BlockedFormat(TableFormat):
     """A format of tables that several workers read, each some blocks."""
 
     @abstractmethod
-    def table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
+    def list_table_blocks(self, file: InputFile) -> Iterable[TableBlock] | None:
         """The blocks of a file in order; None if only reading it from its start finds them."""
 
     @abstractmethod
-    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         """As `batches`, of the rows of a span, and perhaps of some after it."""
 
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
-        return self.batches_of(Span(file, 0, 0, None), names)
+        return self.read_batches(Span(file, 0, 0, None), names)
 
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the rows that hold a unit's text, by the first of them."""
         names = (text,) if isinstance(text, str) else text
-        schema = schema_of(self, file)
-        existing = [name for name in names if type_at(schema, name) is not None]
-        batches = self.batches(file, roots(schema, existing))
+        schema = load_schema(self, file)
+        existing = [name for name in names if find_type(schema, name) is not None]
+        batches = self.batches(file, find_roots(schema, existing))
         head = next((batch for batch in batches if batch.num_rows), None)
         if head is None:
-            return rows_of_span(0, 0, unit_tokens)
-        size = sum(_count_text_bytes(column_at(head, name)) for name in existing)
-        return rows_of_span(size, head.num_rows, unit_tokens)
+            return choose_span_rows(0, 0, unit_tokens)
+        size = sum(_count_text_bytes(find_column(head, name)) for name in existing)
+        return choose_span_rows(size, head.num_rows, unit_tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         if not file.cut:
             return self.whole(file)
-        stored = self.table_blocks(file)
+        stored = self.list_table_blocks(file)
         if stored is None:
             return self.whole(file) if self.has_rows(file) else []
         return list(_make_spans(file, stored, file.cut, unit_tokens))
@@ -69,7 +69,7 @@ class BlockedFormat(TableFormat):
         """The one span of a file that is not cut."""
 
 
-def smallest_column(schema: pa.Schema) -> int:
+def find_smallest_column(schema: pa.Schema) -> int:
     """Return the column that takes the least time to read: the first of numbers, else the first."""
     places = range(len(schema))
     return next((place for place in places if pa.types.is_primitive(schema.types[place])), 0)

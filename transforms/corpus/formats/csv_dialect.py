@@ -18,13 +18,13 @@ from sentence_beam.transforms.corpus.formats.csv_readings import (
     DELIMITERS,
     SampleRows,
     count_folded,
+    find_shapes,
+    read_head_rows,
     read_in,
-    rows_at_head,
-    shapes_in,
 )
-from sentence_beam.transforms.corpus.formats.csv_rows import long_fields
+from sentence_beam.transforms.corpus.formats.csv_rows import with_long_fields
 from sentence_beam.transforms.corpus.formats.csv_samples import Samples, read_samples
-from sentence_beam.transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
+from sentence_beam.transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, make_shape
 from sentence_beam.transforms.corpus.syntax import CsvSyntax
 
 SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n?', re.IGNORECASE)
@@ -68,7 +68,7 @@ class FoundDialect:
         return words
 
 
-def dialect_of(file: InputFile) -> Dialect:
+def read_dialect(file: InputFile) -> Dialect:
     """Return the dialect of a file. Raises SentenceBeamError if it is cut short or corrupt."""
     return find_dialect(file).dialect
 
@@ -77,7 +77,7 @@ def dialect_of(file: InputFile) -> Dialect:
 def find_dialect(file: InputFile) -> FoundDialect:
     """Find the dialect of a file. Raises SentenceBeamError if it is cut short or corrupt."""
     samples = read_samples(file)
-    with long_fields():
+    with with_long_fields():
         best = _choose_reading(file, samples)
     skipped = best.dialect.skip - file.syntax.csv.skip
     return FoundDialect(
@@ -235,13 +235,13 @@ def _find_header(dialect: Dialect, samples: Samples, syntax: CsvSyntax) -> Diale
 
 def _is_header(first: list[str], dialect: Dialect, above: int, samples: Samples) -> bool:
     """Whether a row below a comment has other shapes than the rows below it, as names have."""
-    rows = rows_at_head(replace(dialect, skip=dialect.skip + above), samples)
+    rows = read_head_rows(replace(dialect, skip=dialect.skip + above), samples)
     below = [row for row in islice(rows, 1, LINES_OF_NAMES) if len(row) == len(first)]
-    return any(shape_of(first[place]) not in shapes for place, shapes in shapes_in(below))
+    return any(make_shape(first[place]) not in shapes for place, shapes in find_shapes(below))
 
 
 def _read_first_row(dialect: Dialect, samples: Samples) -> list[str]:
-    return list(next(rows_at_head(dialect, samples), []))
+    return list(next(read_head_rows(dialect, samples), []))
 
 
 def _trim_names(dialect: Dialect) -> Dialect:

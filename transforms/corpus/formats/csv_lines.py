@@ -91,7 +91,7 @@ class CsvLines:
         self.row.clear()
         return BadRow(self._read(first, [first]), BROKEN_QUOTES)
 
-    def open_rows(self) -> int:
+    def count_open_rows(self) -> int:
         """Return the number of lines in a row without an end if they are rows; else 0."""
         return len(self.row) if len(self.row) > 1 and self._holds_rows(self.row) else 0
 

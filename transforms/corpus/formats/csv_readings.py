@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sentence_beam.transforms.corpus.formats.csv_lines import HOLDS_ROWS, BadRow, CsvLines
-from sentence_beam.transforms.corpus.formats.csv_rows import rows_in
+from sentence_beam.transforms.corpus.formats.csv_rows import read_rows
 from sentence_beam.transforms.corpus.formats.csv_samples import Sample, Samples
-from sentence_beam.transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, shape_of
+from sentence_beam.transforms.corpus.formats.dialect import ONE_COLUMN, WRAPPED, Dialect, make_shape
 
 DELIMITERS = ",;\t|"
 ESCAPED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -86,7 +86,7 @@ def read_in(dialect: Dialect, samples: Samples) -> SampleRows:
     """Read the samples in a dialect; first with all quotes taken, to find the shapes of values."""
     reading = _read_once(replace(dialect, trusts_quotes=True), samples)
     if dialect.quoting and len(dialect.header) > 1:
-        dialect = replace(dialect, shapes=shapes_in(reading.rows))
+        dialect = replace(dialect, shapes=find_shapes(reading.rows))
     if reading.has_several_lines and not dialect.trusts_quotes:
         reading = _read_once(dialect, samples)
     reading.dialect = dialect
@@ -96,7 +96,7 @@ def read_in(dialect: Dialect, samples: Samples) -> SampleRows:
     return reading
 
 
-def shapes_in(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
+def find_shapes(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return the shapes of the values in columns that have few, of values without blanks."""
     shapes_by_place = []
     for place, values in enumerate(zip(*rows, strict=True)):
@@ -104,7 +104,7 @@ def shapes_in(rows: list[list[str]]) -> tuple[tuple[int, frozenset[str]], ...]:
         for value in values:
             if len(value) > SHORT:
                 break
-            shapes.add(shape_of(value))
+            shapes.add(make_shape(value))
             if len(shapes) > FEW or any(map(str.isspace, value)):
                 break
         else:
@@ -144,7 +144,7 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
     """
     sample = SampleRows(dialect, [])
     lines = _open_lines(dialect, part, within)
-    rows = rows_in(lines, dialect, goes_on=not part.ends)
+    rows = read_rows(lines, dialect, goes_on=not part.ends)
     if within or (part.begins and dialect.has_header):
         next(rows, None)
     width = len(dialect.header)
@@ -155,7 +155,7 @@ def _read_part(dialect: Dialect, part: Sample, within: bool = False) -> SampleRo
             sample.rows.append(row)
         elif row:
             sample.bad += 1
-    sample.bad += lines.open_rows()
+    sample.bad += lines.count_open_rows()
     sample.has_several_lines = dialect.quoting and (lines.has_folded or bool(lines.row))
     return sample
 
@@ -171,6 +171,6 @@ def _open_lines(dialect: Dialect, part: Sample, within: bool = False) -> CsvLine
     return lines
 
 
-def rows_at_head(dialect: Dialect, samples: Samples) -> Iterator[list[str]]:
+def read_head_rows(dialect: Dialect, samples: Samples) -> Iterator[list[str]]:
     """Yield the rows of the head, with the header."""
-    return rows_in(_open_lines(dialect, samples.parts[0]), dialect)
+    return read_rows(_open_lines(dialect, samples.parts[0]), dialect)

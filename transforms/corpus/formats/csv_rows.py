@@ -11,12 +11,12 @@ import threading
 from collections.abc import Iterator
 from itertools import islice
 
-from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
 from sentence_beam.transforms.corpus.formats import csv_lines
 from sentence_beam.transforms.corpus.formats.csv_lines import CsvLines
 from sentence_beam.transforms.corpus.formats.dialect import Dialect
-from sentence_beam.transforms.corpus.formats.encoding import errors_of
-from sentence_beam.transforms.corpus.formats.text_lines import gather_blocks, whole
+from sentence_beam.transforms.corpus.formats.encoding import choose_errors
+from sentence_beam.transforms.corpus.formats.text_lines import gather_blocks, report_faults
 
 
 class _FieldLimit:
@@ -28,7 +28,7 @@ class _FieldLimit:
 
 
 @contextlib.contextmanager
-def long_fields() -> Iterator[None]:
+def with_long_fields() -> Iterator[None]:
     """Let csv read fields as long as a row may be; restore its limit after the last reader."""
     with _FieldLimit.lock:
         if _FieldLimit.readers == 0:
@@ -58,22 +58,24 @@ def read_csv(
         if offset:
             raw.seek(offset)
             encoding = "utf-8"  # the mark of utf-8-sig is at the start
-        text = io.TextIOWrapper(decompressed(file, raw), encoding, errors_of(encoding), newline="")
+        text = io.TextIOWrapper(
+            open_decompressed(file, raw), encoding, choose_errors(encoding), newline=""
+        )
         text.reconfigure(newline=dialect.line_end)
         lines = CsvLines(text, dialect)
-        with long_fields():
+        with with_long_fields():
             if not offset:
                 lines.skip(dialect.skip)
-            read = rows_in(lines, dialect)
+            read = read_rows(lines, dialect)
             if dialect.has_header and not offset:
                 next(read, None)
             filled = islice(_drop_empty(read, dialect), rows)
-            yield from whole(file, gather_blocks(filled, lambda row: sum(map(len, row))))
+            yield from report_faults(file, gather_blocks(filled, lambda row: sum(map(len, row))))
         text.detach()
 
 
-def rows_in(lines: CsvLines, dialect: Dialect, goes_on: bool = False) -> Iterator[list[str]]:
-    """Yield the rows in lines, the header too; read them within `long_fields`.
+def read_rows(lines: CsvLines, dialect: Dialect, goes_on: bool = False) -> Iterator[list[str]]:
+    """Yield the rows in lines, the header too; read them within `with_long_fields`.
 
     After a row with wrong quotes the line after its first one is read as the next row. `goes_on`:
     if the text ends inside quotes, this row has no end yet, and is left out.

@@ -4,9 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
-from sentence_beam.transforms.corpus.formats.encoding import UTF16_BOMS, encoding_of, errors_of
-from sentence_beam.transforms.corpus.formats.text_lines import whole
+from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.encoding import (
+    UTF16_BOMS,
+    choose_errors,
+    find_encoding,
+)
+from sentence_beam.transforms.corpus.formats.text_lines import report_faults
 
 SAMPLE = 1 << 18  # bytes
 SAMPLES = 3
@@ -58,9 +62,9 @@ def read_samples(file: InputFile) -> Samples:
 
 def _read_head(file: InputFile, raw: BinaryIO) -> Samples:
     most = SAMPLES * SAMPLE if not file.compression else SAMPLE
-    data = b"".join(whole(file, _read_blocks(decompressed(file, raw), most + 1)))
+    data = b"".join(report_faults(file, _read_blocks(open_decompressed(file, raw), most + 1)))
     ends = len(data) <= most
-    encoding = encoding_of(data)
+    encoding = find_encoding(data)
     text = data[:most].decode(encoding, errors=_choose_errors(encoding))
     return Samples((Sample(_cut_to_lines(text, ends), True, ends),), encoding)
 
@@ -75,7 +79,7 @@ def _read_parts(file: InputFile, raw: BinaryIO) -> Samples:
         raw.seek(start)
         data = b"".join(_read_blocks(raw, SAMPLE + 1))
         if number == 0:
-            encoding = encoding_of(data)
+            encoding = find_encoding(data)
             inside = UTF16_BOMS.get(data[:2], encoding.removesuffix("-sig"))
             text = data.decode(encoding, errors=_choose_errors(encoding))
         else:
@@ -87,7 +91,7 @@ def _read_parts(file: InputFile, raw: BinaryIO) -> Samples:
 
 def _choose_errors(encoding: str) -> str:
     """Python's word for decoding a head, whose last character may be cut."""
-    errors = errors_of(encoding)
+    errors = choose_errors(encoding)
     return "replace" if errors == "strict" else errors
 
 

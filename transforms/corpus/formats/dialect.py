@@ -39,7 +39,7 @@ class Dialect:
     single_lines: bool = False
     shapes: tuple[tuple[int, frozenset[str]], ...] = ()
 
-    def place_of(self, name: str) -> int | None:
+    def find_place(self, name: str) -> int | None:
         """Return the place of a column, by its name with or without blanks; None if missing."""
         for header_name in (name, name.strip()):
             if header_name and header_name in self.header:
@@ -71,7 +71,7 @@ class Dialect:
         if any(not value.strip('"') or WRAPPED.fullmatch(value) for value in values if value):
             return False
         return all(
-            '"' in values[place] or shape_of(values[place]) in shapes
+            '"' in values[place] or make_shape(values[place]) in shapes
             for place, shapes in self.shapes
         )
 
@@ -85,7 +85,7 @@ class Dialect:
         return f"{delimiter} {quotes}"
 
 
-def shape_of(value: str) -> str:
+def make_shape(value: str) -> str:
     """Return a value with `a` for its letters and `0` for its numbers.
 
     >>> shape_of("doc_17"), shape_of("-2.5")

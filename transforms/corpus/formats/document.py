@@ -6,13 +6,13 @@ from typing import BinaryIO
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
+from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
 from sentence_beam.transforms.corpus.formats.encoding import BOM, refuse_utf16
 from sentence_beam.transforms.corpus.formats.plain import PlainFormat, read_plain
-from sentence_beam.transforms.corpus.formats.text_lines import MOST_BYTES, whole
+from sentence_beam.transforms.corpus.formats.text_lines import MOST_BYTES, report_faults
 from sentence_beam.transforms.corpus.parsed_rows import gather_rows
 from sentence_beam.transforms.corpus.row_blocks import Block, Columns
-from sentence_beam.transforms.corpus.spans import PACKS, Span, estimated_tokens
+from sentence_beam.transforms.corpus.spans import PACKS, Span, estimate_tokens
 from sentence_beam.transforms.storage.base import BLOCK
 
 
@@ -26,14 +26,14 @@ class Document(PlainFormat):
         """The file as one span. Raises OptionError if it is too large for a row."""
         _check_size(file, file.size)
         size = PACKS * file.size if file.compression else file.size
-        return [Span(file, 0, 0, 1, (), 1, estimated_tokens(size, 1))]
+        return [Span(file, 0, 0, 1, (), 1, estimate_tokens(size, 1))]
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         data = _read_file(span.file)
         row = read_plain(columns, span.file.relative, data)
         yield gather_rows(columns, [0], [row]), np.array([len(data)], np.int64)
 
-    def row_counts(self, file: InputFile) -> Iterator[int]:
+    def count_block_rows(self, file: InputFile) -> Iterator[int]:
         return iter([1])
 
 
@@ -53,7 +53,7 @@ def _read_file(file: InputFile) -> bytes:
     order mark of UTF-16; OptionError if the file is too large.
     """
     with open_unchanged(file) as raw:
-        data = b"".join(whole(file, _read_parts(file, decompressed(file, raw))))
+        data = b"".join(report_faults(file, _read_parts(file, open_decompressed(file, raw))))
     refuse_utf16(file, data)
     return data.removeprefix(BOM)
 

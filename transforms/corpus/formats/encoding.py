@@ -15,7 +15,7 @@ OFTEN = 0.25  # share of places with NUL bytes in text of Latin letters, at leas
 SELDOM = 0.01  # in text of other letters, where only blanks, digits and line ends have them
 
 
-def encoding_of(head: bytes) -> str:
+def find_encoding(head: bytes) -> str:
     """The encoding by the byte order mark at the head of a file, or by NUL bytes; else UTF-8.
 
     This is for CSV, TSV and JSON. Text, documents and JSON lines are always UTF-8, because they are
@@ -53,7 +53,7 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-def errors_of(encoding: str) -> str:
+def choose_errors(encoding: str) -> str:
     """Python's word for decoding wrong bytes.
 
     In UTF-8 they become lone surrogates, so that their rows are rejected.
@@ -61,7 +61,7 @@ def errors_of(encoding: str) -> str:
     return "surrogateescape" if encoding.startswith("utf-8") else "strict"
 
 
-def not_utf8(names: Iterable[str]) -> str:
+def describe_not_utf8(names: Iterable[str]) -> str:
     """The end of a message about columns: the file is not UTF-8 if their names show that."""
     characters = set("".join(names))
     if any("\udc80" <= character <= "\udcff" for character in characters):

@@ -8,7 +8,7 @@ from typing import Any
 from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, Block, Columns
-from sentence_beam.transforms.corpus.spans import Span, whole_file
+from sentence_beam.transforms.corpus.spans import Span, make_whole_span
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Format(ABC):
         """The rows of a span in order, in blocks."""
 
     @abstractmethod
-    def row_counts(self, file: InputFile) -> Iterator[int]:
+    def count_block_rows(self, file: InputFile) -> Iterator[int]:
         """The numbers of rows in the blocks of a file."""
 
     def describe(self, file: InputFile) -> str:
@@ -77,16 +77,16 @@ class Format(ABC):
 
         `text` names the column with the text, or the columns of its template.
         """
-        return whole_file(file, is_packed=bool(file.compression))
+        return make_whole_span(file, is_packed=bool(file.compression))
 
     def count_rows(self, span: Span) -> int:
         """The number of rows in a span whose number is unknown."""
-        return sum(1 for _ in self.row_starts(span))
+        return sum(1 for _ in self.find_row_starts(span))
 
-    def row_starts(self, span: Span) -> Iterator[int]:
+    def find_row_starts(self, span: Span) -> Iterator[int]:
         """The start of each row of a span: the row's number, or the byte offset of its line."""
         number = 0
-        for rows in self.row_counts(span.file):
+        for rows in self.count_block_rows(span.file):
             for _ in range(rows):
                 if span.stop is None or number < span.stop:
                     yield number
@@ -100,7 +100,7 @@ class Format(ABC):
         raise NotImplementedError
 
 
-def until_stop(span: Span, blocks: Iterator[Block]) -> Iterator[Block]:
+def cut_at_stop(span: Span, blocks: Iterator[Block]) -> Iterator[Block]:
     """The rows of a file before the span's end, if that is a row number."""
     for rows, sizes in blocks:
         left = span.stop - rows.positions[0] if span.stop is not None else len(rows.positions)

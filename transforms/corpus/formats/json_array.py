@@ -6,7 +6,7 @@ from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.format import until_stop
+from sentence_beam.transforms.corpus.formats.format import cut_at_stop
 from sentence_beam.transforms.corpus.formats.json_objects import JsonFormat, read_object
 from sentence_beam.transforms.corpus.formats.json_values import read_json
 from sentence_beam.transforms.corpus.parsed_rows import gather_rows, make_id, measure_texts
@@ -21,15 +21,15 @@ class JsonArray(JsonFormat):
     endings = (".json",)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, _read_blocks(span, columns))
+        return cut_at_stop(span, _read_blocks(span, columns))
 
-    def row_counts(self, file: InputFile) -> Iterator[int]:
+    def count_block_rows(self, file: InputFile) -> Iterator[int]:
         return map(len, read_json(file))
 
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
         return [value for value in _read_first_values(file) if isinstance(value, dict)]
 
-    def missing_error(self, error: OptionError, file: InputFile) -> OptionError:
+    def make_missing_error(self, error: OptionError, file: InputFile) -> OptionError:
         array = next(_find_arrays(self.first_rows(file)[:1], ""), None)
         if array is None:
             return error

@@ -8,13 +8,17 @@ from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.arrow_types import join_words
-from sentence_beam.transforms.corpus.column_checks import FileColumns, name_options, no_column
-from sentence_beam.transforms.corpus.column_types import STR, word_for_value
+from sentence_beam.transforms.corpus.column_checks import (
+    FileColumns,
+    make_column_error,
+    name_options,
+)
+from sentence_beam.transforms.corpus.column_types import STR, find_word_of_value
 from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from sentence_beam.transforms.corpus.files import InputFile, is_utf8
-from sentence_beam.transforms.corpus.formats.encoding import not_utf8
+from sentence_beam.transforms.corpus.formats.encoding import describe_not_utf8
 from sentence_beam.transforms.corpus.formats.format import Format, RawRow
-from sentence_beam.transforms.corpus.nested import all_keys, has_value, value_as_text, value_at
+from sentence_beam.transforms.corpus.nested import find_value, format_value, has_value, list_keys
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, fill_prefix, read_kept
 from sentence_beam.transforms.corpus.row_blocks import NOT_JSON, TEXT_NOT_STRING, Columns
 from sentence_beam.transforms.corpus.row_columns import read_id
@@ -36,7 +40,7 @@ class JsonFormat(Format):
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
         """All objects of a file; for other values, the reason against them."""
 
-    def missing_error(self, error: OptionError, file: InputFile) -> OptionError:
+    def make_missing_error(self, error: OptionError, file: InputFile) -> OptionError:
         """Return the error for a missing column with what else may mend it."""
         return error
 
@@ -66,9 +70,9 @@ class KeyColumns(FileColumns):
         return self.json.first_rows(self.file)
 
     def names(self) -> Sequence[str]:
-        return list(dict.fromkeys(key for row in self.rows for key in all_keys(row)))
+        return list(dict.fromkeys(key for row in self.rows for key in list_keys(row)))
 
-    def first_keys(self) -> list[str] | None:
+    def read_first_keys(self) -> list[str] | None:
         return list(self.names())
 
     def check(self, columns: Columns) -> None:
@@ -79,7 +83,7 @@ class KeyColumns(FileColumns):
         id_column = columns.id
         for option, name in name_options(replace(columns, keep=())):
             if rows and not any(has_value(row, name) for row in rows):
-                raise self.missing_error(name, option)
+                raise self.make_missing_error(name, option)
         kinds = _find_kinds(rows, text)
         if kinds and "str" not in kinds:
             raise OptionError(
@@ -93,15 +97,15 @@ class KeyColumns(FileColumns):
                 "strings or integers (--id-column)"
             )
 
-    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return the types of all values: the first megabyte may have whole numbers alone."""
         return tuple(_find_words(self.json.objects(self.file), keep).items()) if keep else ()
 
-    def first_values(self, rows: int) -> dict[str, list[Any]]:
+    def read_first_values(self, rows: int) -> dict[str, list[Any]]:
         first = self.rows[:rows]
-        return {name: [value_at(row, name) for row in first] for name in self.names()}
+        return {name: [find_value(row, name) for row in first] for name in self.names()}
 
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    def find_existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         rows = self.rows
         if not rows:
             return None
@@ -112,14 +116,14 @@ class KeyColumns(FileColumns):
         late = super().lacking(names)  # unless a row after the first ones has them
         if not late:
             return ()
-        existing = dict(self.found_types(late))
+        existing = dict(self.find_types(late))
         return tuple(name for name in late if name not in existing)
 
-    def missing_error(self, name: str, option: str) -> OptionError:
+    def make_missing_error(self, name: str, option: str) -> OptionError:
         names = self.names()
-        error = no_column(self.file, name, option, FIRST_KEYS, names)
-        error = self.json.missing_error(error, self.file)
-        return OptionError(f"{error}{not_utf8(names)}")
+        error = make_column_error(self.file, name, option, FIRST_KEYS, names)
+        error = self.json.make_missing_error(error, self.file)
+        return OptionError(f"{error}{describe_not_utf8(names)}")
 
 
 def _find_words(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:
@@ -131,9 +135,9 @@ def _find_words(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) ->
             continue
         for name in [name for name in open_names if has_value(row, name)]:
             seen = words.setdefault(name, set())
-            value = value_at(row, name)
+            value = find_value(row, name)
             if value is not None:
-                seen.add(word_for_value(value))
+                seen.add(find_word_of_value(value))
             if join_words(seen) == STR.word:
                 open_names.remove(name)
         if not open_names:
@@ -145,7 +149,7 @@ def _find_kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
     """The types of a column's values other than null; none without a column."""
     if name is None:
         return set()
-    values = (value_at(row, name) for row in rows)
+    values = (find_value(row, name) for row in rows)
     return {type(value).__name__ for value in values if value is not None}
 
 
@@ -153,10 +157,10 @@ def _join_or(kinds: set[str]) -> str:
     return " or ".join(sorted(kinds))
 
 
-def text_bytes(rows: list[dict[str, Any]], text: str | tuple[str, ...]) -> int:
+def count_text_bytes(rows: list[dict[str, Any]], text: str | tuple[str, ...]) -> int:
     """The bytes of the rows' values in the column of the text, or in those of its template."""
     names = (text,) if isinstance(text, str) else text
-    values = (value_as_text(value_at(row, name)) for row in rows for name in names)
+    values = (format_value(find_value(row, name)) for row in rows for name in names)
     return sum(len((value or "").encode("utf8", "surrogatepass")) for value in values)
 
 
@@ -179,7 +183,7 @@ def read_object(
     row_id = default
     reason = None
     if columns.id:
-        row_id, reason = read_id(value_at(row, columns.id))
+        row_id, reason = read_id(find_value(row, columns.id))
     text = _read_text(columns, row)
     if text is not None and not isinstance(text, str):
         return reject(row_id, TEXT_NOT_STRING)
@@ -188,7 +192,7 @@ def read_object(
     values, fault = _read_values(columns, row)
     if fault is not None:
         return ParsedRow(text, row_id, fault)
-    prefix = fill_prefix(columns, lambda name: value_as_text(value_at(row, name)))
+    prefix = fill_prefix(columns, lambda name: format_value(find_value(row, name)))
     if not all(map(is_utf8, prefix)):
         return ParsedRow(text, row_id, NOT_UTF8)
     return ParsedRow(text, row_id, reason, values, prefix)
@@ -196,7 +200,7 @@ def read_object(
 
 def _read_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, Any], str | None]:
     """The kept values of a JSON object, and a reason if one of them cannot be used."""
-    texts = {name: value_as_text(value_at(row, name)) for name in columns.keep}
+    texts = {name: format_value(find_value(row, name)) for name in columns.keep}
     if not all(map(is_utf8, texts.values())):
         return {}, KEPT_NOT_UTF8
     return read_kept(columns, texts)
@@ -205,5 +209,5 @@ def _read_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, An
 def _read_text(columns: Columns, row: dict[str, Any]) -> Any:
     """The text of a JSON object; a text column may hold a value of any type."""
     if columns.of_text is None:
-        return value_at(row, columns.text)
-    return columns.of_text.fill(lambda name: value_as_text(value_at(row, name)))
+        return find_value(row, columns.text)
+    return columns.of_text.fill(lambda name: format_value(find_value(row, name)))

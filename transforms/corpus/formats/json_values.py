@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.corpus.files import InputFile, decompressed, open_unchanged
-from sentence_beam.transforms.corpus.formats.encoding import encoding_of, errors_of
-from sentence_beam.transforms.corpus.formats.text_lines import whole
+from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
+from sentence_beam.transforms.corpus.formats.encoding import choose_errors, find_encoding
+from sentence_beam.transforms.corpus.formats.text_lines import report_faults
 from sentence_beam.transforms.storage.base import BLOCK
 
 
@@ -39,11 +39,11 @@ def read_json(file: InputFile) -> Iterator[list[Any]]:
     without the array.
     """
     with open_unchanged(file) as raw:
-        source = _JsonText(_decode_text(decompressed(file, raw)))
+        source = _JsonText(_decode_text(open_decompressed(file, raw)))
         name = file.syntax.json_rows
         with _placing_faults(file, source):
             values = _read_named(source, name) if name else _read_values(source)
-            yield from whole(file, _collect_blocks(source, values))
+            yield from report_faults(file, _collect_blocks(source, values))
 
 
 @contextlib.contextmanager
@@ -129,8 +129,8 @@ class _JsonText:
 
 def _decode_text(reader: Any) -> Iterator[str]:
     block = reader.read(BLOCK)
-    encoding = encoding_of(block)
-    decoder = codecs.getincrementaldecoder(encoding)(errors_of(encoding))
+    encoding = find_encoding(block)
+    decoder = codecs.getincrementaldecoder(encoding)(choose_errors(encoding))
     while block:
         text = decoder.decode(block)
         block = reader.read(BLOCK)

@@ -7,13 +7,17 @@ from typing import Any
 
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8, decode
 from sentence_beam.transforms.corpus.files import InputFile
-from sentence_beam.transforms.corpus.formats.json_objects import JsonFormat, read_object, text_bytes
+from sentence_beam.transforms.corpus.formats.json_objects import (
+    JsonFormat,
+    count_text_bytes,
+    read_object,
+)
 from sentence_beam.transforms.corpus.formats.json_values import DECODER
 from sentence_beam.transforms.corpus.formats.line_formats import LineFormat
 from sentence_beam.transforms.corpus.formats.text_lines import TOO_LONG, CutLine, read_lines
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, reject_cut
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT, NOT_JSON, Columns
-from sentence_beam.transforms.corpus.spans import bytes_of_span
+from sentence_beam.transforms.corpus.spans import choose_span_bytes
 
 
 class JsonLines(LineFormat, JsonFormat):
@@ -34,7 +38,9 @@ class JsonLines(LineFormat, JsonFormat):
     def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
         """Return the bytes of lines that hold a unit's text, by the first megabyte."""
         head = _read_head(file)
-        return bytes_of_span(head.size, text_bytes(head.rows, text), head.lines, unit_tokens)
+        return choose_span_bytes(
+            head.size, count_text_bytes(head.rows, text), head.lines, unit_tokens
+        )
 
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
         return _read_head(file).rows

@@ -7,7 +7,7 @@ import numpy as np
 
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.format import Format
-from sentence_beam.transforms.corpus.formats.text_lines import line_starts, read_lines
+from sentence_beam.transforms.corpus.formats.text_lines import find_line_starts, read_lines
 from sentence_beam.transforms.corpus.parsed_rows import ParsedRow, gather_rows, measure_texts
 from sentence_beam.transforms.corpus.row_blocks import Block, Columns
 from sentence_beam.transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
@@ -45,11 +45,11 @@ class LineFormat(Format):
     def count_rows(self, span: Span) -> int:
         return sum(len(block) for block in read_lines(span.file, span.start, span.stop))
 
-    def row_counts(self, file: InputFile) -> Iterator[int]:
+    def count_block_rows(self, file: InputFile) -> Iterator[int]:
         return map(len, read_lines(file, 0, None))
 
-    def row_starts(self, span: Span) -> Iterator[int]:
-        return line_starts(span.file, span.start, span.stop)
+    def find_row_starts(self, span: Span) -> Iterator[int]:
+        return find_line_starts(span.file, span.start, span.stop)
 
     def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
         is_last_open = not goes_on and head != b"" and not head.endswith(b"\n")

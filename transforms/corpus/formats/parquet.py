@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
-from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.batch_rows import read_batch_rows
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
 from sentence_beam.transforms.corpus.formats.table_formats import ROWS, TableFormat
 from sentence_beam.transforms.corpus.row_blocks import Block, Columns
@@ -24,8 +24,8 @@ from sentence_beam.transforms.corpus.spans import (
     MOST,
     RANGE_UNITS,
     Span,
-    estimated_tokens,
-    rows_of_span,
+    choose_span_rows,
+    estimate_tokens,
 )
 
 RANGE_NUMBERS = 10_000_000  # row groups of a file whose ranges have numbers of their own
@@ -41,10 +41,10 @@ class Parquet(TableFormat):
         return _load_footer(file).schema
 
     def has_rows(self, file: InputFile) -> bool:
-        return footer_of(file).num_rows > 0
+        return read_footer(file).num_rows > 0
 
     def has_nulls(self, file: InputFile, name: str) -> bool:
-        footer = footer_of(file)
+        footer = read_footer(file)
         places = _find_leaves(footer, (name,))
         groups = (footer.row_group(number) for number in range(footer.num_row_groups))
         stated = (group.column(place).statistics for group in groups for place in places)
@@ -59,7 +59,7 @@ class Parquet(TableFormat):
         tokens = sum(group.tokens for group in groups)
         rows = sum(group.rows for group in groups)
         if not rows:
-            return rows_of_span(0, 0, RANGE_UNITS * unit_tokens)  # the file may get rows later
+            return choose_span_rows(0, 0, RANGE_UNITS * unit_tokens)  # the file may get rows later
         return max(1, rows * RANGE_UNITS * unit_tokens // tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
@@ -83,7 +83,7 @@ class Parquet(TableFormat):
                 skipped -= some
                 batch = batch.slice(some, left)
                 if batch.num_rows:
-                    yield batch_rows(span.file, columns, batch, position)
+                    yield read_batch_rows(span.file, columns, batch, position)
                 position += batch.num_rows
                 left -= batch.num_rows
                 if not left:
@@ -122,7 +122,7 @@ class _RowGroup:
 
 def _read_row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGroup]:
     """Yield the row groups that have rows, in order."""
-    footer = footer_of(file)
+    footer = read_footer(file)
     if not footer.num_rows:  # whose columns may be of any type, or missing
         return
     columns = [_find_leaf(footer, text)] if isinstance(text, str) else _find_leaves(footer, text)
@@ -131,7 +131,7 @@ def _read_row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_
         group = footer.row_group(number)
         size = sum(group.column(column).total_uncompressed_size for column in columns)
         if group.num_rows:
-            tokens = estimated_tokens(size, group.num_rows)
+            tokens = estimate_tokens(size, group.num_rows)
             yield _RowGroup(number, first_row, group.num_rows, tokens)
         first_row += group.num_rows
 
@@ -189,7 +189,7 @@ class _Footer:
     schema: pa.Schema
 
 
-def footer_of(file: InputFile) -> pq.FileMetaData:
+def read_footer(file: InputFile) -> pq.FileMetaData:
     """A Parquet file's footer; it is read once, for the columns and the spans."""
     return _load_footer(file).metadata
 

@@ -52,10 +52,10 @@ class PlainColumns(FileColumns):
                 f"table, as CSV, or give it a --store of its own without {option}"
             )
 
-    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return tuple((name, STR.word) for name in keep)
 
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    def find_existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         return tuple(name for name in names if name == TEXT)
 
 

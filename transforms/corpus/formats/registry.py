@@ -5,7 +5,7 @@ from importlib import import_module
 from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.files import InputFile, split_compression
 from sentence_beam.transforms.corpus.formats.format import Format
-from sentence_beam.transforms.corpus.path_columns import with_path_columns
+from sentence_beam.transforms.corpus.path_columns import add_path_columns
 
 # Modules of this folder, each with its FORMATS; in the order in which help and messages list them.
 MODULES = (
@@ -34,17 +34,17 @@ FORMATS = _load_formats()
 INPUT_FORMATS = ("auto", *FORMATS)
 
 
-def reader_of(file: InputFile) -> Format:
+def choose_reader(file: InputFile) -> Format:
     """The format that a file is read by."""
     return FORMATS[file.format]
 
 
-def columns_of(file: InputFile) -> FileColumns:
+def open_columns(file: InputFile) -> FileColumns:
     """Return the columns of a file and its path; the file is opened when they are first needed."""
-    return with_path_columns(reader_of(file).columns(file))
+    return add_path_columns(choose_reader(file).columns(file))
 
 
-def format_of(relative: str) -> str:
+def find_format(relative: str) -> str:
     """The name of the format that a file's name says, or ""."""
     stem, _ = split_compression(relative)
     _, dot, ending = stem.rpartition(".")
@@ -52,13 +52,13 @@ def format_of(relative: str) -> str:
     return next((name for name, format in FORMATS.items() if dot and ending in format.endings), "")
 
 
-def compression_of(relative: str, file_format: str) -> str:
+def find_compression(relative: str, file_format: str) -> str:
     """The suffix by which a file of this name and format is compressed, or ""."""
     if file_format in FORMATS and FORMATS[file_format].is_packed:
         return ""
     return split_compression(relative)[1]
 
 
-def plain_formats() -> tuple[str, ...]:
+def list_plain_formats() -> tuple[str, ...]:
     """The names of the formats without columns."""
     return tuple(name for name, format in FORMATS.items() if not format.has_columns)

@@ -11,19 +11,19 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
     list_columns,
+    make_column_error,
     name_options,
-    no_column,
 )
 from sentence_beam.transforms.corpus.column_types import STR
 from sentence_beam.transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from sentence_beam.transforms.corpus.files import InputFile, is_utf8
 from sentence_beam.transforms.corpus.formats.csv_cuts import cut_at_lines
-from sentence_beam.transforms.corpus.formats.csv_dialect import dialect_of, find_dialect
+from sentence_beam.transforms.corpus.formats.csv_dialect import find_dialect, read_dialect
 from sentence_beam.transforms.corpus.formats.csv_lines import BadRow, CsvLines
-from sentence_beam.transforms.corpus.formats.csv_rows import long_fields, read_csv, rows_in
-from sentence_beam.transforms.corpus.formats.dialect import Dialect, shape_of
-from sentence_beam.transforms.corpus.formats.encoding import not_utf8
-from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
+from sentence_beam.transforms.corpus.formats.csv_rows import read_csv, read_rows, with_long_fields
+from sentence_beam.transforms.corpus.formats.dialect import Dialect, make_shape
+from sentence_beam.transforms.corpus.formats.encoding import describe_not_utf8
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow, cut_at_stop
 from sentence_beam.transforms.corpus.parsed_rows import (
     ParsedRow,
     fill_prefix,
@@ -34,7 +34,7 @@ from sentence_beam.transforms.corpus.parsed_rows import (
     replace_undecodable,
 )
 from sentence_beam.transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
-from sentence_beam.transforms.corpus.spans import MOST, Span, bytes_of_span
+from sentence_beam.transforms.corpus.spans import MOST, Span, choose_span_bytes
 
 WORDS = 3  # in the name of a column; more are a text
 BY_FIRST_ROW = "its columns, by its first row"
@@ -58,40 +58,40 @@ class Csv(Format):
         """Return the bytes of rows that hold a unit's text, by the first of them."""
         if file.compression:
             return 0
-        rows = next(read_csv(file, dialect_of(file)), [])
+        rows = next(read_csv(file, read_dialect(file)), [])
         head = sum(len(_encode(value)) + 1 for row in rows for value in row)  # with delimiters
-        return bytes_of_span(head, _count_text_bytes(file, rows, text), len(rows), unit_tokens)
+        return choose_span_bytes(head, _count_text_bytes(file, rows, text), len(rows), unit_tokens)
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         if not file.cut or file.size <= MOST * file.cut:
             return super().spans(file, text, unit_tokens)
-        spans = cut_at_lines(file, dialect_of(file), file.cut, unit_tokens)
+        spans = cut_at_lines(file, read_dialect(file), file.cut, unit_tokens)
         return spans or super().spans(file, text, unit_tokens)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, _read_blocks(span, columns))
+        return cut_at_stop(span, _read_blocks(span, columns))
 
-    def row_counts(self, file: InputFile) -> Iterator[int]:
-        return map(len, read_csv(file, dialect_of(file)))
+    def count_block_rows(self, file: InputFile) -> Iterator[int]:
+        return map(len, read_csv(file, read_dialect(file)))
 
     def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
         """The number of rows below the header."""
-        dialect = dialect_of(file)
+        dialect = read_dialect(file)
         text = io.StringIO(head.decode(dialect.encoding, "replace"), newline=dialect.line_end)
         lines = CsvLines(text, dialect)
         lines.skip(dialect.skip)
-        with long_fields():
-            rows = sum(bool(row) or len(dialect.header) <= 1 for row in rows_in(lines, dialect))
+        with with_long_fields():
+            rows = sum(bool(row) or len(dialect.header) <= 1 for row in read_rows(lines, dialect))
         return max(0, rows - dialect.has_header)
 
     def describe(self, file: InputFile) -> str:
         return find_dialect(file).title
 
     def header(self, file: InputFile) -> list[str]:
-        return dialect_of(file).names
+        return read_dialect(file).names
 
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
-        dialect = dialect_of(file)
+        dialect = read_dialect(file)
         places = [dialect.header.index(name) for name in names]
         rows = chain.from_iterable(read_csv(file, dialect))
         for number, row in enumerate(rows, 1):
@@ -114,27 +114,27 @@ class HeaderColumns(FileColumns):
     """The columns named in the first row."""
 
     def names(self) -> Sequence[str]:
-        return dialect_of(self.file).names
+        return read_dialect(self.file).names
 
     def check(self, columns: Columns) -> None:
         """Raise OptionError if the text or the ids are missing, or a named column is there twice.
 
         A file without rows may have any header.
         """
-        dialect = dialect_of(self.file)
+        dialect = read_dialect(self.file)
         for option, name in name_options(columns):
-            times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
+            times = dialect.header.count(name) or int(dialect.find_place(name) is not None)
             is_needed = name not in columns.keep or name in (columns.text_column, columns.id)
             if (times > 1 or (is_needed and not times)) and any(read_csv(self.file, dialect)):
                 raise OptionError(self._describe_fault(name, option, times))
 
     def _describe_fault(self, name: str, option: str, times: int) -> str:
         """The message about a column that is missing or in the header several times."""
-        header = dialect_of(self.file).header
+        header = read_dialect(self.file).header
         fault = f"{times} columns {name}" if times else f"no column {name}"
         columns = list_columns(BY_FIRST_ROW, name, self.names())
         mend = self._mend(header)
-        return f"{self.file.path} has {fault} ({option}){columns}{mend}{not_utf8(header)}"
+        return f"{self.file.path} has {fault} ({option}){columns}{mend}{describe_not_utf8(header)}"
 
     def _mend(self, header: tuple[str, ...]) -> str:
         """The mend of a missing column, as the end of a message."""
@@ -142,15 +142,15 @@ class HeaderColumns(FileColumns):
             return "; say --delimiter if it has more than this one"
         if self.file.syntax.csv.columns:
             return "; --csv columns names them"
-        if any(shape_of(name) == "0" or len(name.split()) > WORDS for name in header):
+        if any(make_shape(name) == "0" or len(name.split()) > WORDS for name in header):
             return "; say --csv columns=A/B if this is no header, or skip=N if it is below"
         return ""
 
-    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        return tuple((name, "") for name in self.existing(keep) or ())
+    def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, "") for name in self.find_existing(keep) or ())
 
-    def first_values(self, rows: int) -> dict[str, list[Any]]:
-        dialect = dialect_of(self.file)
+    def read_first_values(self, rows: int) -> dict[str, list[Any]]:
+        dialect = read_dialect(self.file)
         first = [
             row
             for row in next(read_csv(self.file, dialect), [])[:rows]
@@ -164,25 +164,25 @@ class HeaderColumns(FileColumns):
             for name, place in places.items()
         }
 
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        dialect = dialect_of(self.file)
+    def find_existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        dialect = read_dialect(self.file)
         if not dialect.header:
             return None
-        return tuple(name for name in names if dialect.place_of(name) is not None)
+        return tuple(name for name in names if dialect.find_place(name) is not None)
 
     @property
     def trimmed_names(self) -> tuple[str, ...]:
-        return dialect_of(self.file).trimmed
+        return read_dialect(self.file).trimmed
 
-    def missing_error(self, name: str, option: str) -> OptionError:
-        error = no_column(self.file, name, option, BY_FIRST_ROW, self.names())
-        return OptionError(f"{error}{not_utf8(self.names())}")
+    def make_missing_error(self, name: str, option: str) -> OptionError:
+        error = make_column_error(self.file, name, option, BY_FIRST_ROW, self.names())
+        return OptionError(f"{error}{describe_not_utf8(self.names())}")
 
 
 def _count_text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:
     """The bytes of the rows' values in the column of the text, or in those of its template."""
     names = (text,) if isinstance(text, str) else text
-    all_places = (dialect_of(file).place_of(name) for name in names)
+    all_places = (read_dialect(file).find_place(name) for name in names)
     places = [place for place in all_places if place is not None]
     return sum(len(_encode(row[p])) for row in rows for p in places if p < len(row))
 
@@ -193,11 +193,11 @@ def _encode(value: str) -> bytes:
 
 def _read_blocks(span: Span, columns: Columns) -> Iterator[Block]:
     file = span.file
-    dialect = dialect_of(file)
+    dialect = read_dialect(file)
     position = span.start
     places: dict[str, int] = {}
     for name in columns.wanted:
-        place = dialect.place_of(name)
+        place = dialect.find_place(name)
         if place is not None:
             places[name] = place
     of_path = {name: value or "" for name, value in columns.path if name not in places}

@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import plain_type
+from sentence_beam.transforms.base.arrow_arrays import as_plain_type
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
-from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, code_of
-from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, make_code
+from sentence_beam.transforms.corpus.batch_rows import read_batch_rows
 from sentence_beam.transforms.corpus.casts import can_read
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
@@ -22,10 +22,10 @@ from sentence_beam.transforms.corpus.column_checks import (
     name_options,
 )
 from sentence_beam.transforms.corpus.column_types import ColumnType
-from sentence_beam.transforms.corpus.column_values import has_samples, samples_of
+from sentence_beam.transforms.corpus.column_values import has_samples, take_samples
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged, open_unchanged
-from sentence_beam.transforms.corpus.formats.format import Format, RawRow, until_stop
-from sentence_beam.transforms.corpus.nested import all_names, column_at, roots, type_at
+from sentence_beam.transforms.corpus.formats.format import Format, RawRow, cut_at_stop
+from sentence_beam.transforms.corpus.nested import find_column, find_roots, find_type, list_names
 from sentence_beam.transforms.corpus.row_blocks import Block, Columns
 from sentence_beam.transforms.corpus.spans import Span
 
@@ -45,7 +45,7 @@ class TableFormat(Format):
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         """Batches of at most ROWS rows of the named columns of the schema, in the file's order."""
 
-    def batches_of(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, span: Span, names: list[str]) -> Iterator[pa.RecordBatch]:
         """As `batches`, of the rows of a span, and perhaps of some after it."""
         return self.batches(span.file, names)
 
@@ -53,19 +53,19 @@ class TableFormat(Format):
         return TableColumns(file, self)
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, self._read_blocks(span, columns))
+        return cut_at_stop(span, self._read_blocks(span, columns))
 
     def _read_blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        schema = schema_of(self, span.file)
-        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
+        schema = load_schema(self, span.file)
+        existing = [name for name in columns.wanted if find_type(schema, name) is not None]
         position = span.start
-        for batch in self.batches_of(span, roots(schema, existing)):
+        for batch in self.read_batches(span, find_roots(schema, existing)):
             if batch.num_rows:
-                yield batch_rows(span.file, columns, batch, position)
+                yield read_batch_rows(span.file, columns, batch, position)
                 position += batch.num_rows
 
-    def row_counts(self, file: InputFile) -> Iterator[int]:
-        return (batch.num_rows for batch in self.batches(file, schema_of(self, file).names[:1]))
+    def count_block_rows(self, file: InputFile) -> Iterator[int]:
+        return (batch.num_rows for batch in self.batches(file, load_schema(self, file).names[:1]))
 
     def has_nulls(self, file: InputFile, name: str) -> bool:
         """Whether a column has nulls, as far as the file says it without its values."""
@@ -73,10 +73,10 @@ class TableFormat(Format):
 
     def has_rows(self, file: InputFile) -> bool:
         """Whether a file has a row."""
-        return bool(schema_of(self, file).names) and any(self.row_counts(file))
+        return bool(load_schema(self, file).names) and any(self.count_block_rows(file))
 
     def header(self, file: InputFile) -> list[str]:
-        names: list[str] = schema_of(self, file).names
+        names: list[str] = load_schema(self, file).names
         return names
 
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
@@ -88,19 +88,19 @@ class TableFormat(Format):
 
 
 @functools.lru_cache(16)
-def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
+def load_schema(table: TableFormat, file: InputFile) -> pa.Schema:
     """The columns of a file, read once."""
     return table.read_schema(file)
 
 
-def with_names(schema: pa.Schema) -> pa.Schema:
+def check_names(schema: pa.Schema) -> pa.Schema:
     """Return a schema once its names are known to be UTF-8. Raises UnicodeDecodeError."""
-    all_names(schema)
+    list_names(schema)
     return schema
 
 
 @contextlib.contextmanager
-def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
+def opening(file: InputFile, title: str) -> Iterator[BinaryIO]:
     """The file's bytes; errors in the block become one line that names the file.
 
     `title` is the format's name in this line.
@@ -134,10 +134,10 @@ class TableColumns(FileColumns):
     @property
     def schema(self) -> pa.Schema:
         """The columns and their types."""
-        return schema_of(self.table, self.file)
+        return load_schema(self.table, self.file)
 
     def names(self) -> Sequence[str]:
-        return all_names(self.schema)
+        return list_names(self.schema)
 
     def check(self, columns: Columns) -> None:
         """Raise OptionError with the file, the column, its type and the option to change.
@@ -160,41 +160,41 @@ class TableColumns(FileColumns):
             if times > 1:
                 raise OptionError(f"{file.path} has {times} columns {name} ({option}); rename one")
         for option, name in name_options(replace(columns, keep=())):
-            if type_at(schema, name) is None:
-                raise self.missing_error(name, option)
-        if text is not None and not is_text(type_at(schema, text)):
+            if find_type(schema, name) is None:
+                raise self.make_missing_error(name, option)
+        if text is not None and not is_text(find_type(schema, text)):
             raise OptionError(
-                f"{file.path}: column {text} is {type_at(schema, text)}, not string; name another"
+                f"{file.path}: column {text} is {find_type(schema, text)}, not string; name another"
                 " --text-column or cast it"
             )
-        if id_column is not None and not is_id(type_at(schema, id_column)):
+        if id_column is not None and not is_id(find_type(schema, id_column)):
             raise OptionError(
-                f"{file.path}: column {id_column} is {type_at(schema, id_column)}; ids must be"
+                f"{file.path}: column {id_column} is {find_type(schema, id_column)}; ids must be"
                 " strings, whole numbers, UUIDs or bytes (--id-column)"
             )
-        for name in self.existing(columns.keep):
+        for name in self.find_existing(columns.keep):
             self._check_kept(name, columns.kinds)
 
-    def first_values(self, rows: int) -> dict[str, list[Any]]:
-        kinds = {name: type_at(self.schema, name) for name in self.names()}
+    def read_first_values(self, rows: int) -> dict[str, list[Any]]:
+        kinds = {name: find_type(self.schema, name) for name in self.names()}
         names = [name for name, kind in kinds.items() if kind is not None and has_samples(kind)]
         if not names:
             return {}
-        batches = self.table.batches(self.file, roots(self.schema, names))
+        batches = self.table.batches(self.file, find_roots(self.schema, names))
         batch = next((one for one in batches if one.num_rows), None)
         if batch is None:
             return {}
         head = batch.slice(0, rows)
-        return {name: samples_of(column_at(head, name)) for name in names}
+        return {name: take_samples(find_column(head, name)) for name in names}
 
     def has_nulls(self, name: str) -> bool:
         return self.table.has_nulls(self.file, name)
 
-    def existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in names if type_at(self.schema, name) is not None)
+    def find_existing(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if find_type(self.schema, name) is not None)
 
     def _check_kept(self, name: str, types: Mapping[str, ColumnType]) -> None:
-        own_type = type_at(self.schema, name)
+        own_type = find_type(self.schema, name)
         if name in types and not can_read(own_type, types[name]):
             raise OptionError(
                 f"{self.file.path}: column {name} is {own_type}, which is not read as"
@@ -206,10 +206,10 @@ class TableColumns(FileColumns):
                 " (--keep-columns); cast it or leave it out"
             )
 
-    def found_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         types = []
-        for name in self.existing(keep):
-            kind = plain_type(type_at(self.schema, name))
-            code = NO_TYPE if pa.types.is_null(kind) else code_of(kind)
+        for name in self.find_existing(keep):
+            kind = as_plain_type(find_type(self.schema, name))
+            code = NO_TYPE if pa.types.is_null(kind) else make_code(kind)
             types.append((name, code))
         return tuple(types)

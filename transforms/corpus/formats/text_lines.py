@@ -12,7 +12,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
 from sentence_beam.transforms.corpus.files import (
     InputFile,
     check_unchanged,
-    decompressed,
+    open_decompressed,
     open_unchanged,
 )
 from sentence_beam.transforms.corpus.formats.encoding import BOM, refuse_utf16
@@ -38,7 +38,7 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
     """
     with open_unchanged(file) as raw:
         if file.compression:
-            blocks = whole(file, _read_blocks(decompressed(file, raw), 0, stop))
+            blocks = report_faults(file, _read_blocks(open_decompressed(file, raw), 0, stop))
         else:
             blocks = _read_blocks(raw, _find_line_start(raw, start, stop), stop)
         for block in blocks:
@@ -47,13 +47,13 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
             yield block
 
 
-def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
+def find_line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
     """Yield the byte offsets of the lines that start in [start, stop)."""
     for block in read_lines(file, start, stop):
         yield from (offset for offset, _ in block)
 
 
-def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
+def report_faults(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
     """Yield the blocks; an error of decompressing or decoding becomes one line with the file."""
     try:
         yield from blocks

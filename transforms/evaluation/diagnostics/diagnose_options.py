@@ -19,7 +19,7 @@ from sentence_beam.transforms.options.common import (
     TABLE_FILE,
     TEXT_COLUMN,
     WHERE,
-    named_input,
+    declare_input,
 )
 from sentence_beam.transforms.store.layout import default_store
 
@@ -56,7 +56,7 @@ class DiagnoseOptions:
     snapshot: str | None = option(
         SNAPSHOT, help="of --store: an earlier snapshot (default: the current one)", default=None
     )
-    input: tuple[str, ...] = option(named_input("texts", "none"), default=())
+    input: tuple[str, ...] = option(declare_input("texts", "none"), default=())
     tasks: tuple[str, ...] = option(
         "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label,"
         " sentence1, sentence2, or with two columns, question and answer; repeat for more (default:"

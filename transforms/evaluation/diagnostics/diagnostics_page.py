@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sentence_beam.transforms.evaluation.diagnostics.diagnosis import Diagnosis
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row
 from sentence_beam.transforms.evaluation.scores_page import load_template
-from sentence_beam.transforms.report.chart import Chart, HeatMap, Series, heat_map, line_chart
+from sentence_beam.transforms.report.chart import Chart, HeatMap, Series, draw_line_chart, heat_map
 
 SCALARS = (
     "mean-cosine",
@@ -35,7 +35,7 @@ class Dot:
     alignment: float
 
 
-def page(diagnosis: Diagnosis) -> str:
+def render_page(diagnosis: Diagnosis) -> str:
     """Return the page of a diagnosis as HTML."""
     rows = diagnosis.rows
     return load_template("diagnose.html").render(
@@ -93,7 +93,7 @@ def _draw_deviations(deviations: Sequence[Row]) -> Chart:
 
 def _draw_line(labels: list[str], values: list[float | None]) -> Chart:
     series = Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
-    return line_chart(series)
+    return draw_line_chart(series)
 
 
 def _draw_planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:

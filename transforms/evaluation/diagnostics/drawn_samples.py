@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import as_hashes
-from sentence_beam.transforms.base.columns import numbers
+from sentence_beam.transforms.base.columns import get_numbers
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, match_inputs, read_files
-from sentence_beam.transforms.corpus.found_columns import text_column_of
+from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.index.keyed_sample import sample_keys
 from sentence_beam.transforms.search import Selection
@@ -81,7 +81,7 @@ def _draw(
     return pooled[row].copy(), vector, kept
 
 
-def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
+def compute_keys(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
     """Return the key of each row, by its text and its id."""
     hashes = np.frombuffer(b"".join(row_hashes(texts)), np.uint8).reshape(-1, 16)
     return sample_keys(hashes, ids).tolist()
@@ -100,10 +100,10 @@ def sample_files(
         for file in match_inputs(glob, file_format, syntax=syntax)
     }
     files = [matched[path] for path in sorted(matched)]
-    columns = Columns(text_column_of(files, column))
+    columns = Columns(choose_text_column(files, column))
     smallest: Smallest[str] = Smallest(want)
     for unit in read_files(files, columns):
-        for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
+        for key, text in zip(compute_keys(unit.texts, unit.ids), unit.texts, strict=True):
             smallest.add(key, text)
     if not smallest.seen:
         raise OptionError("--input holds no row with text; check --input and --text-column")
@@ -124,7 +124,7 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     shards: Sequence[int] = range(len(store.manifest.shards))
     if where is None:
         total = store.manifest.rows.stored
-        shards = shards_to_read(store.manifest, want)
+        shards = choose_shards(store.manifest, want)
     for shard in shards:
         path = store.manifest.shard(shard).full_path
         rows = selection.rows_of(shard)
@@ -173,7 +173,7 @@ def _stack_drawn(store: Store, smallest: Smallest[_Drawn], total: int | None) ->
     return Sampled(total or smallest.seen, texts, vectors)
 
 
-def shards_to_read(manifest: Manifest, want: int) -> list[int]:
+def choose_shards(manifest: Manifest, want: int) -> list[int]:
     """Return the numbers of the shards from which a sample of `want` rows is drawn.
 
     The shards are those with the smallest hashes of their units' names, so that most are the same
@@ -181,6 +181,6 @@ def shards_to_read(manifest: Manifest, want: int) -> list[int]:
     """
     units = manifest.shards.column("unit").to_pylist()
     order = sorted(range(len(units)), key=lambda number: row_hash(units[number]))
-    ends = np.cumsum(numbers(manifest.shards, "rows")[order])
+    ends = np.cumsum(get_numbers(manifest.shards, "rows")[order])
     enough = int(np.searchsorted(ends, ROWS_READ * want)) + 1
     return sorted(order[: max(SHARDS_READ, enough)])

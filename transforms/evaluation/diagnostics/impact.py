@@ -15,7 +15,7 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration.quality import pearson, spearman
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row, figure
-from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weights_of
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weigh_tokens
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.token_states import StateReader
@@ -38,7 +38,7 @@ class Influences:
     skipped: int
 
 
-def impact(
+def measure_impact(
     reader: "StateReader", layer: int, sentence: str, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the token ids [N] without special ones, and the impact matrix float64 [N, N].
@@ -55,7 +55,7 @@ def impact(
     return tokenized.ids[places], _fill_matrix(reader, layer, tokenized, places, mask)
 
 
-def influences(
+def measure_influences(
     reader: "StateReader", layer: int, sentences: Sequence[str], mask: int
 ) -> Influences:
     """Return the influence of every token of many sentences.
@@ -64,7 +64,7 @@ def influences(
     """
     ids: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    for sentence in progress.over(sentences, "masking tokens", "texts"):
+    for sentence in progress.count_over(sentences, "masking tokens", "texts"):
         tokenized = reader.tokenizer([sentence])
         places = _find_places(reader, tokenized)
         if LEAST_TOKENS <= len(places) <= MOST_TOKENS:
@@ -88,7 +88,7 @@ def _correlate(
     influence: np.ndarray, ids: Sequence[np.ndarray], words: WordCounts, **more: Any
 ) -> Row:
     """Correlate tokens' influence with their TF-IDF, times 100."""
-    weights = weights_of(ids, words)
+    weights = weigh_tokens(ids, words)
     value = 100 * pearson(influence, weights)
     more |= {"spearman": 100 * spearman(influence, weights), "words": words.source}
     return figure("influence-tfidf", value, len(influence), **more)

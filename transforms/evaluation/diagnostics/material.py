@@ -14,7 +14,7 @@ from sentence_beam.transforms.evaluation.diagnostics.pair_figures import Pairs
 from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts
 from sentence_beam.transforms.evaluation.encode_many import ModelSettings
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 from sentence_beam.transforms.space.model_files import ModelFiles
 from sentence_beam.transforms.space.token_table import read_table
 
@@ -62,7 +62,7 @@ class Material:
         from sentence_beam.transforms.encoder.load import load_statistics
 
         table = read_table(self.options.table).described
-        if table["tokenizer"] != tokenizer_digest(self.files):
+        if table["tokenizer"] != hash_tokenizer(self.files):
             raise OptionError(
                 f"--table {self.options.table} counts tokens of another tokenizer; fit it with this"
                 " model (--model)"

@@ -73,9 +73,9 @@ class ModelFigures:
     def _measure_words(self) -> list[Row]:
         if "norms" not in self._requested:
             return []
-        from sentence_beam.transforms.encoder.token_states import embedding_matrix
+        from sentence_beam.transforms.encoder.token_states import load_embedding_matrix
 
-        matrix = embedding_matrix(self.material.files)
+        matrix = load_embedding_matrix(self.material.files)
         return word_figures(matrix, self.material.words, self.material.special_ids)
 
     def _measure_states(self) -> list[Row]:
@@ -100,7 +100,9 @@ class ModelFigures:
         if IMPACT not in self._requested or sentence is None:
             return []
         mask = self._find_mask("--sentence")
-        ids, matrix = impact.impact(self._reader, self.material.files.layers, sentence, mask)
+        ids, matrix = impact.measure_impact(
+            self._reader, self.material.files.layers, sentence, mask
+        )
         words = self.material.words if self.material.has_words else None
         return impact.sentence_figures(ids, matrix, self._reader.tokenizer.pieces, words)
 
@@ -109,7 +111,7 @@ class ModelFigures:
         """The influence of the tokens of the first texts on each other."""
         mask = self._find_mask("--figure influence")
         texts = self.material.texts[:TOKEN_TEXTS]
-        return impact.influences(self._reader, self.material.files.layers, texts, mask)
+        return impact.measure_influences(self._reader, self.material.files.layers, texts, mask)
 
     def _find_mask(self, flag: str) -> int:
         """Return the id of the mask token. Raises OptionError for a tokenizer without one."""

@@ -11,7 +11,7 @@ import numpy as np
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration.quality import alignment, average_ranks, cosines, spearman
 from sentence_beam.transforms.evaluation import task_files
-from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import Smallest, keys_of
+from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import Smallest, compute_keys
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import PAIRS, Row, figure
 from sentence_beam.transforms.evaluation.pair_files import SIDES, read_labelled, read_subsets
 
@@ -118,7 +118,7 @@ def _find_answers(labels: Sequence[str], named: Collection[str], task: str) -> s
 
 def _draw(rows: Sequence[tuple[str, str, Value]], want: int) -> list[tuple[str, str, Value]]:
     smallest: Smallest[tuple[str, str, Value]] = Smallest(want)
-    keys = keys_of(
+    keys = compute_keys(
         [f"{row[0]}\0{row[1]}" for row in rows], [str(place) for place in range(len(rows))]
     )
     for key, row in zip(keys, rows, strict=True):

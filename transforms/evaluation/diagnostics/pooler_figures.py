@@ -9,7 +9,7 @@ import numpy as np
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration.quality import cosines
-from sentence_beam.transforms.evaluation.compared_methods import matched
+from sentence_beam.transforms.evaluation.compared_methods import match_calibrations
 from sentence_beam.transforms.evaluation.diagnostics import pair_figures
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
     PAIR_FIGURES,
@@ -19,7 +19,7 @@ from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
 )
 from sentence_beam.transforms.evaluation.diagnostics.material import Material
 from sentence_beam.transforms.evaluation.diagnostics.vector_figures import vector_figures
-from sentence_beam.transforms.evaluation.encode_many import encode_many, groups
+from sentence_beam.transforms.evaluation.encode_many import encode_many, group_poolers
 from sentence_beam.transforms.space import PoolerSpec, parse_pooler
 
 
@@ -70,7 +70,7 @@ class PoolerFigures:
         place = {text: at for at, text in enumerate(texts)}
         cosines_by_task: list[dict[str, np.ndarray]] = [{} for _ in self.material.pairs]
         rows: list[Row] = []
-        passes = len(groups(self.material.model, self.poolers))
+        passes = len(group_poolers(self.material.model, self.poolers))
         with progress.stage("embedding", len(texts) * passes, "texts"):
             for name, vectors in self._compute_vectors(texts):
                 order = [place[text] for text in self.material.texts]
@@ -93,7 +93,7 @@ class PoolerFigures:
         Raises SpaceMismatchError for a calibration of none of the poolers.
         """
         model = self.material.model
-        calibrations = matched(model, self.poolers, self.material.options.calibrations)
+        calibrations = match_calibrations(model, self.poolers, self.material.options.calibrations)
         for encoded in encode_many(model, self.poolers, texts, progress.step):
             yield encoded.pooler, encoded.rows
             for path, calibration in calibrations[encoded.pooler].items():

@@ -8,7 +8,7 @@ import numpy as np
 
 from sentence_beam.transforms.calibration.quality import pearson, spearman
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row, figure
-from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weights_of
+from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weigh_tokens
 from sentence_beam.transforms.pooling.states import TokenStates
 
 MOST_TOKENS = 30_000  # without the special ones; their attention in every head is held at once
@@ -95,7 +95,7 @@ def head_figures(
 
     The best head is a choice of Ditto's head that needs no labels.
     """
-    weights = weights_of(measures.ids, words)
+    weights = weigh_tokens(measures.ids, words)
     rows = []
     for place, (layer, head) in enumerate(heads):
         own = measures.attention[:, place]

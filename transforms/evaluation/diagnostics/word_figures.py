@@ -55,7 +55,7 @@ def _information(total: int, counts: np.ndarray) -> np.ndarray:
     return np.log2(max(total, 1) / np.maximum(counts, 1))
 
 
-def bins(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+def bin_tokens(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
     """Return ids of the tokens that occur, in bins by frequency.
 
     Each bin has its first and last rank (from 0, exclusive) and its ids [m].
@@ -74,12 +74,12 @@ def word_figures(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> 
     """
     vocabulary = np.setdiff1d(np.arange(len(matrix)), special)
     rows: list[Row] = []
-    for low, high, ids in bins(words.counts[: len(matrix)], special):
+    for low, high, ids in bin_tokens(words.counts[: len(matrix)], special):
         more: dict[str, Any] = {"low": low, "high": high, "words": words.source}
         norms = np.linalg.norm(matrix[ids].astype(np.float64), axis=1)
         rows.append(figure("norm", float(norms.mean()), len(ids), **more))
         chosen = ids[np.linspace(0, len(ids) - 1, min(len(ids), SEARCHED)).astype(int)]
-        distances, products = nearest(matrix, chosen, vocabulary, max(NEIGHBOURS))
+        distances, products = find_nearest(matrix, chosen, vocabulary, max(NEIGHBOURS))
         for k in NEIGHBOURS:
             near = {**more, "neighbours": k}
             rows.append(
@@ -91,7 +91,7 @@ def word_figures(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> 
     return rows
 
 
-def nearest(
+def find_nearest(
     matrix: np.ndarray, ids: np.ndarray, among: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return distances of tokens to their `k` nearest others, ascending, and dot products.
@@ -121,7 +121,7 @@ def nearest(
     return distances, products
 
 
-def weights_of(ids: Sequence[np.ndarray], words: WordCounts) -> np.ndarray:
+def weigh_tokens(ids: Sequence[np.ndarray], words: WordCounts) -> np.ndarray:
     """Return tf * idf of each token of texts, one text after the other.
 
     It is the token's occurrences in its text times its information.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.calibration.quality import unit
 from sentence_beam.transforms.evaluation import classifier as classifiers
 from sentence_beam.transforms.evaluation import task_files
@@ -24,8 +24,8 @@ from sentence_beam.transforms.evaluation.pair_files import (
 from sentence_beam.transforms.evaluation.task import (
     Predictions,
     TaskVectors,
-    numbered,
-    overlap,
+    note_overlap,
+    number_labels,
     pair_features,
 )
 
@@ -87,15 +87,15 @@ class Classification:
         for line, text in enumerate(task_files.read_lines(paths[0]), 1):
             row = text.split("\t")
             if len(row) < 3 or row[0] not in PARTS:
-                raise task_files.bad_line(
+                raise task_files.make_line_error(
                     paths[0], line, "not tr, va or te, a label and a text, tab-separated"
                 )
-            parts[row[0]].labels.append(task_files.label(paths[0], line, row[1]))
+            parts[row[0]].labels.append(task_files.parse_label(paths[0], line, row[1]))
             parts[row[0]].texts.append(row[2])
         if not all(part.labels for part in parts.values()):
             raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
         check_labels(f"probing:{name}", [part.labels for part in parts.values()])
-        used = classifier_of_probe(task_files.stem(paths[0]), classifier)
+        used = choose_classifier(task_files.stem(paths[0]), classifier)
         return cls(name, tuple(parts.values()), used, "probing")
 
     @property
@@ -104,10 +104,12 @@ class Classification:
 
     @cached_property
     def notes(self) -> list[str]:
-        return overlap(self.parts[0].texts, self.parts[-1].texts) if len(self.parts) > 1 else []
+        return (
+            note_overlap(self.parts[0].texts, self.parts[-1].texts) if len(self.parts) > 1 else []
+        )
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        labels = labels_as_numbers([part.labels for part in self.parts])
+        labels = number_parts([part.labels for part in self.parts])
         features = [unit(vectors.lookup(part.texts)).astype(np.float32) for part in self.parts]
         return judge(features, labels, self.classifier)
 
@@ -152,14 +154,17 @@ class Inference:
         """Return the shared texts of training and test, and the pairs without a label."""
         train = self.parts[0]
         test = self.parts[-1]
-        both = overlap([*train.first, *train.second], [*test.first, *test.second])
+        both = note_overlap([*train.first, *train.second], [*test.first, *test.second])
         unlabelled = sum(part.unlabelled for part in self.parts)
         if not unlabelled:
             return both
-        return [f"{counted(unlabelled, 'pair')} without consensus (label - or -1) left out", *both]
+        return [
+            f"{format_count(unlabelled, 'pair')} without consensus (label - or -1) left out",
+            *both,
+        ]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        labels = labels_as_numbers([part.labels for part in self.parts])
+        labels = number_parts([part.labels for part in self.parts])
         features = [
             pair_features(vectors.lookup(part.first), vectors.lookup(part.second))
             for part in self.parts
@@ -177,7 +182,7 @@ class Inference:
             )
         numbers = scorer.label_numbers(test.first, test.second)
         predicted = np.array([scorer.labels[number] for number in numbers])
-        return classifiers.correct(predicted, np.array(test.labels))
+        return classifiers.mark_correct(predicted, np.array(test.labels))
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         """Return evidence of accuracy, and of F1 if the labels are yes and no."""
@@ -190,7 +195,7 @@ class Inference:
         return evidence
 
 
-def classifier_of_probe(probe: str, classifier: str) -> str:
+def choose_classifier(probe: str, classifier: str) -> str:
     """Return the classifier of a probing task.
 
     SentEval judges word content without a hidden layer, so the request is ignored there.
@@ -206,17 +211,19 @@ def judge(
     `features` and `labels` have one to three parts, as `Classification` describes.
     """
     if len(features) == 1:
-        return classifiers.correct(
-            classifiers.cross_validated(features[0], labels[0], classifier), labels[0]
+        return classifiers.mark_correct(
+            classifiers.cross_validate(features[0], labels[0], classifier), labels[0]
         )
     dev = (features[1], labels[1]) if len(features) == 3 else None
-    predicted = classifiers.held_out((features[0], labels[0]), dev, features[-1], classifier)
-    return classifiers.correct(predicted, labels[-1])
+    predicted = classifiers.predict_held_out(
+        (features[0], labels[0]), dev, features[-1], classifier
+    )
+    return classifiers.mark_correct(predicted, labels[-1])
 
 
-def labels_as_numbers(parts: Sequence[list[str]]) -> list[np.ndarray]:
+def number_parts(parts: Sequence[list[str]]) -> list[np.ndarray]:
     """Return the labels of each part as numbers, the same ones in all parts."""
-    numbers, _ = numbered([label for part in parts for label in part], "")
+    numbers, _ = number_labels([label for part in parts for label in part], "")
     return np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
 
 
@@ -225,7 +232,7 @@ def check_labels(task: str, parts: Sequence[list[str]]) -> None:
 
     Training labels must differ, and every test label must occur among them.
     """
-    numbered(parts[0], task)
+    number_labels(parts[0], task)
     unknown = sorted(set(parts[-1]) - set(parts[0]))
     if unknown:
         raise OptionError(
@@ -236,7 +243,7 @@ def check_labels(task: str, parts: Sequence[list[str]]) -> None:
 
 def _read_texts(path: str) -> LabelledTexts:
     rows = [
-        (task_files.label(path, line, label), text)
+        (task_files.parse_label(path, line, label), text)
         for line, (label, text) in task_files.read_table(path, ("label", "text"))
     ]
     if not rows:

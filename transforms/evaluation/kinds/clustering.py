@@ -10,7 +10,7 @@ from sentence_beam.transforms.calibration.quality import unit
 from sentence_beam.transforms.evaluation import classifier, task_files
 from sentence_beam.transforms.evaluation.clusterings import Clusterings
 from sentence_beam.transforms.evaluation.evidence import Evidence
-from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors, numbered
+from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors, number_labels
 
 SEEDS = 10
 
@@ -34,13 +34,13 @@ class Clustering:
         """Read files with the columns label and text."""
         classifier.check_installed()
         rows = [
-            (task_files.label(path, line, label), text)
+            (task_files.parse_label(path, line, label), text)
             for path in paths
             for line, (label, text) in task_files.read_table(path, ("label", "text"))
         ]
         if not rows:
             raise OptionError(f"--task clustering:{name} holds no labelled text; check the file")
-        labels, _ = numbered([label for label, _ in rows], f"clustering:{name}")
+        labels, _ = number_labels([label for label, _ in rows], f"clustering:{name}")
         return cls(name, labels, [text for _, text in rows])
 
     def predict(self, vectors: TaskVectors) -> Predictions:

@@ -10,7 +10,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.detections import Detections, best_threshold
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
-from sentence_beam.transforms.evaluation.pair_files import NO, YES, label_column, sides_of
+from sentence_beam.transforms.evaluation.pair_files import NO, YES, find_label_column, find_sides
 from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 
@@ -42,11 +42,11 @@ class Duplicates:
         second = []
         for path in paths:
             header = task_files.read_header(path)
-            columns = (label_column(header), *sides_of(header))
+            columns = (find_label_column(header), *find_sides(header))
             for line, (label, text_a, text_b) in task_files.read_table(path, columns):
-                word = task_files.label(path, line, label).lower()
+                word = task_files.parse_label(path, line, label).lower()
                 if word not in YES + NO:
-                    raise task_files.bad_line(path, line, f"label {label!r} is not 1 or 0")
+                    raise task_files.make_line_error(path, line, f"label {label!r} is not 1 or 0")
                 labels.append(word in YES)
                 first.append(text_a)
                 second.append(text_b)

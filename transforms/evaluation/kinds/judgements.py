@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
-from sentence_beam.transforms.base.extras import pip_line
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
-from sentence_beam.transforms.evaluation.task import Predictions, quoted
+from sentence_beam.transforms.evaluation.task import Predictions, quote_texts
 
 DEPTH = 100
 SAME_IDS = "same-ids"  # what to do with a document that has the id of the query
@@ -53,7 +53,7 @@ class Judgements:
         if self.unanswered:
             count = len(self.unanswered)
             notes.append(
-                f"{count} queries have no relevant document and count 0: {quoted(self.unanswered)}"
+                f"{count} queries have no relevant document and count 0: {quote_texts(self.unanswered)}"
             )
         lost = [
             doc
@@ -64,15 +64,17 @@ class Judgements:
         if lost:
             notes.append(
                 f"{len(lost)} relevant documents are not in the corpus and are never found:"
-                f" {quoted(lost)}"
+                f" {quote_texts(lost)}"
             )
         same = [name for name in self.ids if name in documents]
         if same and self.same_ids == DROP:
-            number = counted(
+            number = format_count(
                 len(same), "query has a document of its id", "queries have a document of their id"
             )
             kept = f"{SAME_IDS}={KEEP} keeps it"
-            notes.append(f"{number}, dropped from the results as in BEIR ({kept}): {quoted(same)}")
+            notes.append(
+                f"{number}, dropped from the results as in BEIR ({kept}): {quote_texts(same)}"
+            )
         return notes
 
     def measured(self, rankings: Sequence[Sequence[str]]) -> Predictions:
@@ -115,23 +117,23 @@ def read_judgements(queries: str, qrels: str, same_ids: str) -> Judgements:
     Queries are JSON lines with _id and text; judgements have query-id, corpus-id and score.
     """
     if importlib.util.find_spec("ir_measures") is None:
-        raise MissingExtraError(f"retrieval needs ir_measures: {pip_line('evaluate')}")
+        raise MissingExtraError(f"retrieval needs ir_measures: {format_pip_line('evaluate')}")
     texts = {}
     for line, row in task_files.read_json_lines(queries):
         name = row.get("_id")
         text = row.get("text")
         if name is None or not isinstance(text, str):
-            raise task_files.bad_line(queries, line, "no _id and text")
+            raise task_files.make_line_error(queries, line, "no _id and text")
         texts[str(name)] = text
     grades: dict[str, dict[str, int]] = {}
     for place, (query, document, score) in task_files.read_table(
         qrels, ("query-id", "corpus-id", "score")
     ):
-        grade = task_files.number(qrels, place, score)
+        grade = task_files.parse_number(qrels, place, score)
         if grade != int(grade):
-            raise task_files.bad_line(qrels, place, f"score {score} is no whole number")
+            raise task_files.make_line_error(qrels, place, f"score {score} is no whole number")
         if query not in texts:
-            raise task_files.bad_line(qrels, place, f"query {query!r} is not in {queries}")
+            raise task_files.make_line_error(qrels, place, f"query {query!r} is not in {queries}")
         grades.setdefault(query, {})[document] = int(grade)
     if not grades:
         raise OptionError(f"--task {qrels} judges no query; check the file")
@@ -149,7 +151,7 @@ def check_finite(scores: np.ndarray, what: str) -> None:
         )
 
 
-def evidence_of(predictions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Evidence]:
+def collect_evidence(predictions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Evidence]:
     """Return the queries' measures of all methods, for each metric."""
     return {
         metric: Means(np.stack([prediction[metric] for prediction in predictions]))

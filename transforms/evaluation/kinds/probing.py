@@ -17,7 +17,7 @@ from sentence_beam.transforms.evaluation.kinds.classification import (
     Classification,
     LabelledTexts,
     check_labels,
-    classifier_of_probe,
+    choose_classifier,
 )
 
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
@@ -52,10 +52,10 @@ def make(name: str, path: str, classifier: str) -> Classification:
             " needed"
         )
     check_labels(f"probing:{name}", [part.labels for part in parts])
-    return Classification(name, tuple(parts), classifier_of_probe(name, classifier), "probing")
+    return Classification(name, tuple(parts), choose_classifier(name, classifier), "probing")
 
 
-def sentence_lengths(sentences: Sequence[str]) -> Labelled:
+def label_lengths(sentences: Sequence[str]) -> Labelled:
     """Return sentences of 5 to 28 words, labelled by one of six ranges of their length."""
     labelled = []
     for sentence in sentences:
@@ -66,7 +66,7 @@ def sentence_lengths(sentences: Sequence[str]) -> Labelled:
     return labelled
 
 
-def word_contents(sentences: Sequence[str]) -> Labelled:
+def label_words(sentences: Sequence[str]) -> Labelled:
     """Return sentences with exactly one of 1,000 words of middling frequency, their label.
 
     A short text has fewer such words.
@@ -91,7 +91,7 @@ def word_contents(sentences: Sequence[str]) -> Labelled:
     return labelled
 
 
-def bigram_shifts(sentences: Sequence[str]) -> Labelled:
+def shift_bigrams(sentences: Sequence[str]) -> Labelled:
     """Return sentences of which about half (I) have two different neighbouring words swapped.
 
     The others are labelled O.
@@ -113,9 +113,9 @@ def bigram_shifts(sentences: Sequence[str]) -> Labelled:
 
 
 MAKERS: dict[str, Callable[[Sequence[str]], Labelled]] = {
-    "sentence-length": sentence_lengths,
-    WORD_CONTENT: word_contents,
-    "bigram-shift": bigram_shifts,
+    "sentence-length": label_lengths,
+    WORD_CONTENT: label_words,
+    "bigram-shift": shift_bigrams,
 }
 
 

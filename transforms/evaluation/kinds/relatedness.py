@@ -14,7 +14,7 @@ from sentence_beam.transforms.evaluation.pair_files import ScoredPairs, read_pai
 from sentence_beam.transforms.evaluation.task import (
     Predictions,
     TaskVectors,
-    overlap,
+    note_overlap,
     pair_features,
 )
 
@@ -74,7 +74,7 @@ class Relatedness:
 
     @cached_property
     def notes(self) -> list[str]:
-        return overlap(
+        return note_overlap(
             [*self.train.first, *self.train.second], [*self.test.first, *self.test.second]
         )
 

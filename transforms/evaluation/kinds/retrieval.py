@@ -16,12 +16,12 @@ from sentence_beam.transforms.evaluation.kinds.judgements import (
     DROP,
     Judgements,
     check_finite,
-    evidence_of,
+    collect_evidence,
     read_judgements,
 )
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 from sentence_beam.transforms.index.exact import exact_search
-from sentence_beam.transforms.index.metric_vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder.pair_scorer import PairScorer
@@ -55,7 +55,7 @@ class Retrieval:
             text = row.get("text")
             title = row.get("title") or ""
             if key is None or not isinstance(text, str) or str(key) in documents:
-                raise task_files.bad_line(corpus, line, "no text, or no _id of its own")
+                raise task_files.make_line_error(corpus, line, "no text, or no _id of its own")
             documents[str(key)] = f"{title} {text}".strip()
         if not documents:
             raise OptionError(f"--task {corpus} holds no document; check the file")
@@ -100,9 +100,9 @@ class Retrieval:
         return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in ranked])
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return evidence_of(predictions)
+        return collect_evidence(predictions)
 
 
 def _normalize(vectors: np.ndarray) -> np.ndarray:
     """Return the vectors as float32 at length 1; those without a direction stay unchanged."""
-    return prepared(np.ascontiguousarray(vectors, np.float32), "cosine")
+    return prepare_vectors(np.ascontiguousarray(vectors, np.float32), "cosine")

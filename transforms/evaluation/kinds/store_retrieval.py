@@ -16,17 +16,17 @@ from sentence_beam.transforms.evaluation.kinds.judgements import (
     DROP,
     Judgements,
     check_finite,
-    evidence_of,
+    collect_evidence,
     read_judgements,
 )
 from sentence_beam.transforms.evaluation.task import Predictions
 from sentence_beam.transforms.index.exact import exact_search
-from sentence_beam.transforms.index.metric_vectors import prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric, prepare_vectors
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.space.recipe import Recipe
 from sentence_beam.transforms.space.st_modules import QUERY
 from sentence_beam.transforms.store import Store, open_store
-from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.int8_models import read_kept_int8
 
 POOLED = "pooled"
 EXACT = "exact"
@@ -88,7 +88,7 @@ class StoreRetrieval:
 
     def evidence(self, predictions: list[Predictions]) -> dict[str, Evidence]:
         """Return the measures of all methods."""
-        return evidence_of(predictions)
+        return collect_evidence(predictions)
 
     def dim(self, method: str) -> int:
         """Return the width of the vectors that a method compares."""
@@ -96,7 +96,7 @@ class StoreRetrieval:
             return int(self.store.dataset().schema.field("pooled").type.list_size)
         return self.store.space.dim
 
-    def bytes_row(self, method: str) -> float:
+    def count_row_bytes(self, method: str) -> float:
         """Return the bytes of a row's vector, in the shards or in the index."""
         index = self.store.manifest.index
         if method == INDEX and index is not None:
@@ -129,18 +129,18 @@ class StoreRetrieval:
             Encoder,  # loads torch, which reading tasks does not need
         )
 
-        int8 = kept_int8(self.store.root, self.store.space)
+        int8 = read_kept_int8(self.store.root, self.store.space)
         encoder = Encoder.from_recipe(replace(plain, normalize=False), int8=int8)
         metric = self.store.manifest.metric
-        queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
+        queries = prepare_vectors(encoder.encode(self.judgements.texts, route=QUERY), metric)
 
         def blocks() -> Iterator[tuple[np.ndarray, int]]:
             start = 0
             for batch in self.store.dataset().to_batches(columns=["pooled"]):
-                yield prepared(as_matrix(batch.column("pooled")), metric), start
+                yield prepare_vectors(as_matrix(batch.column("pooled")), metric), start
                 start += batch.num_rows
 
-        scores, rows = exact_search(blocks(), queries, 2 * DEPTH, scored_by(metric))
+        scores, rows = exact_search(blocks(), queries, 2 * DEPTH, choose_scoring_metric(metric))
         check_finite(scores, self.name)
         ids = self._read_ids(np.unique(rows[rows >= 0]))
         return [_list_ids([{"id": ids[at]} for at in row if at >= 0]) for row in rows.tolist()]

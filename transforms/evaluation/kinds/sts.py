@@ -9,7 +9,7 @@ import numpy as np
 from sentence_beam.transforms.calibration.quality import alignment, mean_cosine, uniformity
 from sentence_beam.transforms.evaluation.correlations import Correlations
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
-from sentence_beam.transforms.evaluation.pair_files import ScoredPairs, distinct, read_subsets
+from sentence_beam.transforms.evaluation.pair_files import ScoredPairs, number_names, read_subsets
 from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
 from sentence_beam.transforms.evaluation.task import Predictions, TaskVectors
 
@@ -31,7 +31,7 @@ class Sts:
     @classmethod
     def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Sts":
         """Read files and folders."""
-        subsets = distinct([subset for path in paths for subset in read_subsets(path)])
+        subsets = number_names([subset for path in paths for subset in read_subsets(path)])
         return cls(name, subsets, similarity=similarity)
 
     @property
@@ -42,7 +42,7 @@ class Sts:
         first = vectors.lookup(self._list_side("first"))
         second = vectors.lookup(self._list_side("second"))
         predictions = self._add_pearson(similarities(self.similarity, first, second))
-        for name, value in asdict(geometry(first, second, self.gold)).items():
+        for name, value in asdict(measure_geometry(first, second, self.gold)).items():
             predictions[f"{ALL}/{name}"] = np.array(value)
         return predictions
 
@@ -90,7 +90,7 @@ class Geometry:
     mean_cosine: float
 
 
-def geometry(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Geometry:
+def measure_geometry(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Geometry:
     """Return the geometry of the vectors of both sentences of each pair, duplicates kept."""
     both = np.concatenate([first, second])
     return Geometry(uniformity(both)[0], alignment(first, second, gold), mean_cosine(both))

@@ -11,9 +11,9 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.base.measures import Stopwatch
 from sentence_beam.transforms.report import store_report
 from sentence_beam.transforms.steps.commit.count_changes import (
-    previous_duplicate_ids,
-    recorded_changes,
-    total,
+    list_recorded_changes,
+    read_previous_duplicate_ids,
+    sum_changes,
 )
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.records import Problem
@@ -57,9 +57,9 @@ def _commit(facts: Sequence[RunFact], run: Run) -> Result:
     figures = _compute_figures(facts)
     answers = figures.to_json() if figures is not None else None
     outcome = _find_outcome(facts, run, figures)
-    run = replace(_take_answers(facts, run), changes=recorded_changes(facts, run))
+    run = replace(_take_answers(facts, run), changes=list_recorded_changes(facts, run))
     result = finish(
-        run, outcome, entry, _count_duplicate_ids(facts, run), total(facts), measures, answers
+        run, outcome, entry, _count_duplicate_ids(facts, run), sum_changes(facts), measures, answers
     )
     if result.status == COMMITTED:
         store_report.bring_up_to_date(run.root)
@@ -84,9 +84,9 @@ def _compute_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
     settled = next((fact.settled for fact in facts if fact.settled is not None), None)
     if record is None or settled is None:
         return None
-    changes = total(facts)
+    changes = sum_changes(facts)
     added = changes.added if changes is not None else None
-    return record.figures.with_growth(added, settled.tally.stored)
+    return record.figures.explain_growth(added, settled.tally.stored)
 
 
 def _take_answers(facts: Sequence[RunFact], run: Run) -> Run:
@@ -123,7 +123,7 @@ def _count_duplicate_ids(facts: Sequence[RunFact], run: Run) -> int | None:
     counted = [fact.duplicate_ids for fact in facts if fact.duplicate_ids is not None]
     if counted or not run.options.id_column:
         return sum(counted)
-    return previous_duplicate_ids(run)
+    return read_previous_duplicate_ids(run)
 
 
 def raise_failure(result: Result) -> Result:

@@ -22,37 +22,37 @@ from sentence_beam.transforms.store.runs.changed_rows import (
     BLOCK,
     Changes,
     SnapshotShard,
-    block_of,
     by_bucket,
-    changed_rows,
     count_changes,
-    left_over,
+    find_changed_rows,
+    find_left_over,
+    list_value_columns,
+    make_block,
     unpacked,
-    value_columns,
     write_changes,
 )
-from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
+from sentence_beam.transforms.store.runs.commit import Run, read_last_snapshot
 from sentence_beam.transforms.store.runs.deleted_rows import (
     KeyedRows,
     RowKeys,
-    replaced_keys,
-    rows_gone,
+    choose_replaced_keys,
+    count_rows_gone,
 )
-from sentence_beam.transforms.store.runs.listed_changes import buckets_for, repeated
+from sentence_beam.transforms.store.runs.listed_changes import count_buckets, count_repeated
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.runs.run_result import read_result
 from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.shards.id_hashes import (
-    hashes_by_bucket,
-    hashes_in,
-    id_hashes,
+    hash_ids_in,
     keep_hashes,
+    pack_hashes,
+    read_id_hashes,
 )
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
-from sentence_beam.transforms.store.tables.table_columns import records_of
+from sentence_beam.transforms.store.tables.table_columns import make_records
 from sentence_beam.transforms.store.tables.table_parts import read_table
-from sentence_beam.transforms.store.tables.unit_rows import differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import find_differing_parts
 
 KNOWN = "known"
 CHANGES = "changes"
@@ -112,7 +112,9 @@ Packed = RunFact | bytes | None  # None: an old shard is damaged or gone
 CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and its number
 
 
-def rows_to_count(fact: RunFact, run: Run, ids: bool, changes: bool = True) -> Iterator[Counting]:
+def list_rows_to_count(
+    fact: RunFact, run: Run, ids: bool, changes: bool = True
+) -> Iterator[Counting]:
     """Yield the given fact, and the shards to read for gate, (`changes`) changes and (`ids`) ids.
 
     A shard that several of them need is read once. If the run is to fail, there are no shards.
@@ -121,22 +123,22 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool, changes: bool = True) -> I
     settled = fact.settled
     if settled is None:
         return
-    differ = differing_units(settled, run)
+    differ = find_differing_units(settled, run)
     if changes:
-        yield from known_changes(settled, run, differ)
-    id_buckets = buckets_for(settled.tally.stored) if ids else 0
+        yield from list_known_changes(settled, run, differ)
+    id_buckets = count_buckets(settled.tally.stored) if ids else 0
     compared = list(_list_compared(run, differ, changes, id_buckets))
     yield from (Counting(compared=shards) for shards in compared)
     if ids:
         counted_paths = {shard.path for group in compared for shard in group.shards if shard.is_new}
-        yield from shards_of_ids(settled, run, differ, counted_paths)
+        yield from list_shards_of_ids(settled, run, differ, counted_paths)
 
 
 def _list_compared(
     run: Run, differ: "Differing | None", changes: bool, id_buckets: int
 ) -> Iterator[ComparedShards]:
     """Yield the shards that only one snapshot has, if changes or the gate need them."""
-    keys = keys_of_gate(run, differ)
+    keys = find_keys_of_gate(run, differ)
     if differ is not None and (changes or keys is not None):
         columns = differ.columns if changes else None
         for shards in differ.groups():
@@ -157,7 +159,7 @@ class Differing:
     @property
     def buckets(self) -> int:
         """The number of buckets for all their rows."""
-        return buckets_for(sum(unit.rows for unit in (*self.old, *self.new)))
+        return count_buckets(sum(unit.rows for unit in (*self.old, *self.new)))
 
     def groups(self) -> Iterator[tuple[SnapshotShard, ...]]:
         """Yield the shards to read at once; old and new ones of a unit are neighbours."""
@@ -169,7 +171,7 @@ class Differing:
             )
 
 
-def differing_units(settled: Settled, run: Run) -> Differing | None:
+def find_differing_units(settled: Settled, run: Run) -> Differing | None:
     """Return the units that differ from the last snapshot; None if it cannot be read.
 
     Parts that both snapshots have are not read.
@@ -177,16 +179,16 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
     if run.previous is None:
         return None
     try:
-        previous = last_snapshot(run)
+        previous = read_last_snapshot(run)
         assert previous is not None, "a run that is named is read or raises"
-        old, new = differing_parts(run.root, previous.units, settled.units)
+        old, new = find_differing_parts(run.root, previous.units, settled.units)
     except SentenceBeamError:
         return None
-    columns = value_columns(previous.options, run.options)
-    return Differing(records_of(old), records_of(new), columns)
+    columns = list_value_columns(previous.options, run.options)
+    return Differing(make_records(old), make_records(new), columns)
 
 
-def known_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
+def list_known_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
     """Yield the changes that are known without reading a shard."""
     if run.previous is None:
         yield Counting(RunFact(changes=Changes(added=settled.tally.stored)))
@@ -196,18 +198,18 @@ def known_changes(settled: Settled, run: Run, differ: Differing | None) -> Itera
         yield Counting(RunFact(changes_unknown=True))
 
 
-def keys_of_gate(run: Run, differ: Differing | None) -> RowKeys | None:
+def find_keys_of_gate(run: Run, differ: Differing | None) -> RowKeys | None:
     """Return the keys for the gate of deleted rows; None if it cannot refuse the run."""
     if differ is None or not run.has_delete_gate:
         return None
     if sum(unit.written for unit in differ.old) <= run.gates.max_deletes * run.previous_rows:
         return None
-    last = last_snapshot(run)
+    last = read_last_snapshot(run)
     files = read_plan(run.root, run.id).files
-    return replaced_keys(run.options, last, files) if last is not None else None
+    return choose_replaced_keys(run.options, last, files) if last is not None else None
 
 
-def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKey, Packed]]:
+def read_by_bucket(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKey, Packed]]:
     """Yield the rows of some shards, or the hashes of their ids, by bucket.
 
     A fact has a key of its own. `run` is the run's key.
@@ -240,17 +242,17 @@ def _read_compared(root: str, compared: ComparedShards) -> Iterator[tuple[CountK
                 yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
             continue
         if compared.columns is not None:
-            blocks += [block_of(batch, shard, compared.columns) for batch in batches]
+            blocks += [make_block(batch, shard, compared.columns) for batch in batches]
         if compared.keys is not None:
-            keyed += [compared.keys.keyed(batch, shard.is_new) for batch in batches]
+            keyed += [compared.keys.key_rows(batch, shard.is_new) for batch in batches]
         if compared.counts_ids_of(shard):
-            hashes.append(hashes_in(batches))
+            hashes.append(hash_ids_in(batches))
             keep_hashes(root, shard.path, hashes[-1])
     if compared.columns is not None:
-        rows = by_bucket(left_over(pa.concat_tables(blocks)), compared.buckets)
+        rows = by_bucket(find_left_over(pa.concat_tables(blocks)), compared.buckets)
         yield from _add_keys(CHANGES, rows if is_whole else [(0, None)])
     yield from _add_keys(DELETES, KeyedRows.from_parts(keyed).by_bucket(compared.buckets))
-    yield from _add_keys(IDS, hashes_by_bucket(np.concatenate(hashes), max(1, compared.id_buckets)))
+    yield from _add_keys(IDS, pack_hashes(np.concatenate(hashes), max(1, compared.id_buckets)))
 
 
 def _add_keys(
@@ -262,12 +264,12 @@ def _add_keys(
 def _read_ids(root: str, batch: ShardsOfIds) -> Iterator[tuple[CountKey, Packed]]:
     """Yield the hashes of the shards' ids by bucket."""
     try:
-        hashes = np.concatenate([id_hashes(root, path) for path in batch.paths])
+        hashes = np.concatenate([read_id_hashes(root, path) for path in batch.paths])
     except SentenceBeamError as error:
         # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.from_error(error))
         return
-    yield from _add_keys(IDS, hashes_by_bucket(hashes, batch.buckets))
+    yield from _add_keys(IDS, pack_hashes(hashes, batch.buckets))
 
 
 def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -> list[RunFact]:
@@ -280,26 +282,26 @@ def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -
     if what == KNOWN:
         return parts
     if what == IDS:
-        return [RunFact(duplicate_ids=repeated(parts))]
+        return [RunFact(duplicate_ids=count_repeated(parts))]
     if what == DELETES:
-        return [RunFact(deleted=rows_gone(parts))]
+        return [RunFact(deleted=count_rows_gone(parts))]
     if any(part is None for part in parts):
         return [RunFact(changes_unknown=True)]
-    changed = changed_rows(unpacked(parts))
+    changed = find_changed_rows(unpacked(parts))
     if not len(changed):
         return []
     return [RunFact(changes=count_changes(changed), changed=write_changes(*run, changed))]
 
 
-def recorded_changes(facts: Sequence[RunFact], run: Run) -> ChangesEntry | None:
+def list_recorded_changes(facts: Sequence[RunFact], run: Run) -> ChangesEntry | None:
     """Return the entry of the files with the changed rows; None if they are not known."""
-    if run.previous is None or total(facts) is None:
+    if run.previous is None or sum_changes(facts) is None:
         return None
     files = [fact.changed for fact in facts if fact.changed is not None]
     return ChangesEntry(run.previous, tuple(sorted(files, key=attrgetter("path"))))
 
 
-def total(facts: Sequence[RunFact]) -> Changes | None:
+def sum_changes(facts: Sequence[RunFact]) -> Changes | None:
     """Return the sum of all changes of a run; None if they are not known."""
     changes = [fact.changes for fact in facts if fact.changes is not None]
     if not changes or any(fact.changes_unknown for fact in facts):
@@ -307,7 +309,7 @@ def total(facts: Sequence[RunFact]) -> Changes | None:
     return sum(changes, Changes())
 
 
-def shards_of_ids(
+def list_shards_of_ids(
     settled: Settled, run: Run, differ: Differing | None, compared: set[str]
 ) -> Iterator[Counting]:
     """Yield the shards, beside those `compared`, whose ids are to be counted.
@@ -315,19 +317,19 @@ def shards_of_ids(
     Yields the known number of duplicates if no row changed.
     """
     unchanged = differ is not None and not differ.old and not differ.new
-    recorded = previous_duplicate_ids(run) if unchanged else None
+    recorded = read_previous_duplicate_ids(run) if unchanged else None
     if recorded is not None:
         yield Counting(RunFact(duplicate_ids=recorded))
         return
     yield Counting(RunFact(duplicate_ids=0))
-    buckets = buckets_for(settled.tally.stored)
+    buckets = count_buckets(settled.tally.stored)
     units = read_table(run.root, "units", settled.units, ["path", "rows"])
     rest = (unit for unit in units.to_pylist() if unit["path"] not in {None, *compared})
     for group in group_by_size(rest, itemgetter("rows"), READ_ROWS):
         yield Counting(ids=ShardsOfIds(tuple(shard["path"] for shard in group), buckets))
 
 
-def previous_duplicate_ids(run: Run) -> int | None:
+def read_previous_duplicate_ids(run: Run) -> int | None:
     """Return the duplicate ids that the last run counted.
 
     Returns None if its result is missing or damaged.

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import mask_array
-from sentence_beam.transforms.base.columns import column, is_valid, lookup
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
+from sentence_beam.transforms.base.columns import get_column, is_valid, look_up
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.steps.options.from_snapshot import run_like
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.manifest import Manifest, snapshots
 from sentence_beam.transforms.store.runs.carried_check import (
@@ -19,10 +19,10 @@ from sentence_beam.transforms.store.runs.carried_check import (
     stride,
 )
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.verification import faults_without_reading
+from sentence_beam.transforms.store.verification import find_faults_without_reading
 
 
-def snapshot_to_restore(root: str, run: str) -> Manifest:
+def find_snapshot_to_restore(root: str, run: str) -> Manifest:
     """Return the snapshot of a run.
 
     Raises OptionError if it is the current one, if it does not exist, and if one of its files is
@@ -38,7 +38,7 @@ def snapshot_to_restore(root: str, run: str) -> Manifest:
             f"{path} is missing: no run has that name, or vacuum removed its snapshot; see history"
         )
     manifest = open_store(root, run).manifest
-    fault = next(faults_without_reading(manifest), None)
+    fault = next(find_faults_without_reading(manifest), None)
     if fault is not None:
         raise _damaged(fault, run)
     return manifest
@@ -50,10 +50,10 @@ def _damaged(fault: str, run: str) -> OptionError:
     )
 
 
-def restoring_run(earlier: Manifest, current: Manifest, run_id: str) -> Run:
+def make_restoring_run(earlier: Manifest, current: Manifest, run_id: str) -> Run:
     """Return the run that commits the earlier snapshot again, on top of the current one."""
     return replace(
-        run_like(earlier, run_id, "rollback"),
+        make_run_like(earlier, run_id, "rollback"),
         previous=current.run,
         previous_digest=current.digest,
         version=current.version,
@@ -72,11 +72,11 @@ def check_shards(earlier: Manifest, current: Manifest, run: Run) -> Checked:
     OptionError if one of them is damaged.
     """
     units = earlier.read_units(*COLUMNS)
-    is_back = is_valid(units, "path") & (lookup(units.column("path"), _read_held(current)) < 0)
+    is_back = is_valid(units, "path") & (look_up(units.column("path"), _read_held(current)) < 0)
     read_all = ShardCheck(earlier.root, run.check_from, ROUND)
     states = [
-        read_all.states(units.filter(mask_array(is_back))),
-        run.shard_check().states(units.filter(mask_array(~is_back))),
+        read_all.states(units.filter(make_mask_array(is_back))),
+        run.make_shard_check().states(units.filter(make_mask_array(~is_back))),
     ]
     checked = Checked.from_states(pa.concat_tables(states))
     if checked.damaged:
@@ -88,6 +88,6 @@ def check_shards(earlier: Manifest, current: Manifest, run: Run) -> Checked:
 def _read_held(current: Manifest) -> pa.Array:
     """Return the shards of the current snapshot; none if it is damaged, which a rollback mends."""
     try:
-        return column(current.shards, "path")
+        return get_column(current.shards, "path")
     except SentenceBeamError:
         return pa.array([], pa.string())

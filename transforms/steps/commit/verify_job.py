@@ -7,7 +7,7 @@ from functools import cached_property
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.store import verification
 from sentence_beam.transforms.store.manifest import Manifest, read_shared
 from sentence_beam.transforms.store.verification import Check, Extent, Finding, Findings
@@ -80,7 +80,7 @@ def read_lines(output: str) -> list[str] | None:
     if stored is None:
         return None
     with refuse_damage(f"{output} is not what the job wrote", "run verify again"):
-        return list(dataclass_of(_Lines, {"lines": json.loads(stored[0])}).lines)
+        return list(read_dataclass(_Lines, {"lines": json.loads(stored[0])}).lines)
 
 
 @dataclass(frozen=True)

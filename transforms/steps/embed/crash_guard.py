@@ -18,7 +18,7 @@ from typing import Any
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.storage.beam_options import (
-    filesystem_options_as_dict,
+    get_filesystem_options_as_dict,
     set_filesystem_options,
 )
 from sentence_beam.transforms.store import layout
@@ -38,7 +38,7 @@ class Death:
 
 
 @contextmanager
-def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
+def mark_work(root: str, run: str, name: str, work: Work) -> Iterator[None]:
     """Do the body's work under a mark that stays if this process dies or the body fails.
 
     From the third attempt on, `work` first runs alone. Raises SentenceBeamError if that dies too.
@@ -50,7 +50,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
     nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
     own = next((at for at, path in enumerate(paths) if place.put_if_absent(path, nonce)), None)
     if own is None:
-        death = death_of(work)
+        death = find_death(work)
         if death is not None:
             raise SentenceBeamError(
                 f"{death.at}: the worker died of it ({death.signal}), also in a process that did"
@@ -63,10 +63,12 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
     place.delete(*paths)
 
 
-def death_of(work: Work) -> Death | None:
+def find_death(work: Work) -> Death | None:
     """Do the work in a process of its own, and return its death; None if it came to its end."""
     here, there = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_run_work, args=(work, there, filesystem_options_as_dict()))
+    process = PROCESSES.Process(
+        target=_run_work, args=(work, there, get_filesystem_options_as_dict())
+    )
     process.start()
     there.close()
     last = "its first step"

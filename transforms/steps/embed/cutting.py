@@ -12,8 +12,8 @@ from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan, read_grou
 from sentence_beam.transforms.corpus.pieces import (
     as_pieces,
     cut_texts,
-    numbered,
-    prefix_of,
+    make_prefix,
+    number_units,
     split,
     take_rows,
 )
@@ -21,7 +21,7 @@ from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
 from sentence_beam.transforms.corpus.rows import Parts
 from sentence_beam.transforms.space import Recipe, Space
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
-from sentence_beam.transforms.steps.embed.erased import without_erased, without_erased_means
+from sentence_beam.transforms.steps.embed.erased import drop_erased, drop_erased_means
 from sentence_beam.transforms.steps.options.job import EmbedJob
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
     for span in spans:
         units = read_unerased(span, job)
         if job.chunks.cuts:
-            units = numbered(_cut(units, job), span.name)
+            units = number_units(_cut(units, job), span.name)
         yield from units
 
 
@@ -44,30 +44,30 @@ def read_unerased(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
         units = read_group(span, job.columns, job.run.unit_tokens)
     else:
         units = read_span(span, job.columns, job.run.unit_tokens)
-    return (without_erased(rows, job) for rows in units)
+    return (drop_erased(rows, job) for rows in units)
 
 
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
     for rows in units:
-        cut = pieces_of(rows, job)
+        cut = cut_into_pieces(rows, job)
         if cut.parts is None and cut.windows is None:
             yield from split(cut, job.run.unit_tokens)
         else:
             yield cut
 
 
-def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
+def cut_into_pieces(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """Return the rows, or their pieces, or the rows with the model's input for them.
 
     Raises OptionError naming a document whose prefix leaves no room for a piece.
     """
     if not job.chunks.cuts:
         return rows
-    rows, pieces = _reject_unseen(rows, cut_texts(rows, cutter_of(job)))
+    rows, pieces = _reject_unseen(rows, cut_texts(rows, load_job_cutter(job)))
     text_column = job.columns.text if job.columns.of_text is None else None
-    tokenizer = tokenizer_with(job.recipe, job.run.space)
-    cut = with_inputs(rows, pieces, job.chunks, tokenizer, text_column)
-    return cut if cut.parts is None else without_erased_means(cut, job)
+    tokenizer = load_tokenizer(job.recipe, job.run.space)
+    cut = prepare_inputs(rows, pieces, job.chunks, tokenizer, text_column)
+    return cut if cut.parts is None else drop_erased_means(cut, job)
 
 
 def _reject_unseen(rows: UnitRows, cut: "list[Pieces]") -> "tuple[UnitRows, list[Pieces]]":
@@ -81,7 +81,7 @@ def _reject_unseen(rows: UnitRows, cut: "list[Pieces]") -> "tuple[UnitRows, list
     return left, [cut[place] for place in seen.tolist()]
 
 
-def with_inputs(
+def prepare_inputs(
     rows: UnitRows,
     cut_texts: "list[Pieces]",
     chunks: ChunksSpec,
@@ -108,7 +108,7 @@ def with_inputs(
 def _make_parts(rows: UnitRows, pieces: "list[Pieces]") -> Parts:
     texts = [
         [
-            prefix_of(rows, n, above) + rows.texts[n][s:e]
+            make_prefix(rows, n, above) + rows.texts[n][s:e]
             for (s, e), above in zip(piece.spans, piece.headings, strict=True)
         ]
         for n, piece in enumerate(pieces)
@@ -116,33 +116,33 @@ def _make_parts(rows: UnitRows, pieces: "list[Pieces]") -> Parts:
     return Parts(texts, [piece.tokens for piece in pieces])
 
 
-def cutter_of(job: EmbedJob) -> "Cutter":
+def load_job_cutter(job: EmbedJob) -> "Cutter":
     """Return the cutter of a run's documents."""
-    return cutter_with(job.recipe, job.run.space, job.chunks)
+    return load_cutter(job.recipe, job.run.space, job.chunks)
 
 
 @functools.lru_cache(2)
-def cutter_with(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
+def load_cutter(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
     """Return the cutter of documents with the tokenizer of a recipe's model."""
     from sentence_beam.transforms.corpus.chunks.cut import Cutter
 
-    tokenizer = tokenizer_with(recipe, space)
+    tokenizer = load_tokenizer(recipe, space)
     return Cutter(chunks, tokenizer.whole, tokenizer.room, space.prompt)
 
 
 @functools.lru_cache(2)
-def tokenizer_with(recipe: Recipe, space: Space) -> "TextTokenizer":
+def load_tokenizer(recipe: Recipe, space: Space) -> "TextTokenizer":
     """Return the tokenizer of a recipe's model, without the model."""
     from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
     return TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])
 
 
-def texts_of_pieces(texts: list[str], job: EmbedJob) -> list[str]:
+def list_piece_texts(texts: list[str], job: EmbedJob) -> list[str]:
     """Return the texts, or their pieces without prefixes."""
     if not job.chunks.cuts:
         return texts
-    cut = cutter_of(job).cut(texts)
+    cut = load_job_cutter(job).cut(texts)
     return [
         text[start:end]
         for text, pieces in zip(texts, cut, strict=True)

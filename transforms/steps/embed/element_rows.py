@@ -15,16 +15,16 @@ from sentence_beam.transforms.base.measures import Stopwatch
 from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.corpus import UnitRows
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8
-from sentence_beam.transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
+from sentence_beam.transforms.corpus.pieces import cut_where_possible, find_own_texts, take_rows
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.corpus.text_template import Template, parse
 from sentence_beam.transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.int8_model import INT8, MISSING
-from sentence_beam.transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
-from sentence_beam.transforms.steps.embed.inputs import Finish, hashes_of, inputs_of
-from sentence_beam.transforms.steps.embed.load_encoder import check_chunks, encoder_of
+from sentence_beam.transforms.steps.embed.cutting import load_cutter, load_tokenizer, prepare_inputs
+from sentence_beam.transforms.steps.embed.inputs import Finish, hash_inputs, make_inputs
+from sentence_beam.transforms.steps.embed.load_encoder import check_chunks, make_encoder
 from sentence_beam.transforms.steps.embed.row_shapes import (
     OF_PIECES,
     OF_VECTORS,
@@ -34,17 +34,17 @@ from sentence_beam.transforms.steps.embed.row_shapes import (
     Element,
     MakeRow,
     check_prefix,
-    elements_of,
-    faults,
-    text_tokens,
+    estimate_text_tokens,
+    find_faults,
+    read_elements,
 )
 from sentence_beam.transforms.steps.embed.row_windows import (
     EmbeddedElement,
     EmbeddedWindow,
     Window,
-    measured_window,
+    measure_window,
 )
-from sentence_beam.transforms.steps.embed.unit_embedder import collapse, reasons_of
+from sentence_beam.transforms.steps.embed.unit_embedder import collapse, find_reasons
 from sentence_beam.transforms.steps.options.auto import UNKNOWN_PROCESSORS
 from sentence_beam.transforms.store.calibrations import read_calibration
 
@@ -137,7 +137,7 @@ class RowsJob:
         Raises SpaceMismatchError if this machine's files make another space than the job's.
         """
         calibration = read_calibration(self.recipe.calibration) if self.recipe.calibration else None
-        encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
+        encoder = make_encoder(self.recipe, self.machine, calibration, self.space)
         check_chunks(encoder, self.chunks)
         return encoder
 
@@ -180,10 +180,10 @@ class RowEmbedder:
 
     def add(self, element: Any, place: Any) -> Iterator[EmbeddedElement]:
         """Take an element; yield the results of earlier ones if enough are held now."""
-        for part, texts in elements_of(element, self.job.text, self.window_tokens, self.make):
+        for part, texts in read_elements(element, self.job.text, self.window_tokens, self.make):
             self.job.check_names(part.names())
             self._held.append((part, place, texts))
-            self._tokens += sum(map(text_tokens, texts))
+            self._tokens += sum(map(estimate_text_tokens, texts))
             if self._tokens >= self.window_tokens:
                 yield from self._begin_window()
 
@@ -224,13 +224,13 @@ class RowEmbedder:
             rows, others, not_cut = self._cut(rows)
         reasons |= not_cut
         with watch.time("reuse_ms"):
-            first, inverse = collapse(hashes_of(rows))
+            first, inverse = collapse(hash_inputs(rows))
         inputs = None
         if first:
             with watch.time("load_ms"):
                 encoder = self.encoder()
             with watch.time("tokenise_ms"):
-                inputs = inputs_of(rows, first, encoder)
+                inputs = make_inputs(rows, first, encoder)
         elements = [(element, place) for element, place, _ in held]
         return Window(
             elements,
@@ -248,7 +248,7 @@ class RowEmbedder:
     ) -> tuple[UnitRows, dict[int, str]]:
         """Return the rows with a text, and the reasons against the others by place."""
         texts = list(chain.from_iterable(texts for _, _, texts in held))
-        reasons = faults(texts, self.job.text)
+        reasons = find_faults(texts, self.job.text)
         before: list[Before] = []
         if self.job.before_pieces is not None:
             before = [
@@ -271,7 +271,7 @@ class RowEmbedder:
         chunks = self.job.chunks
         if not chunks.cuts:
             return rows, {}, {}
-        tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, chunks))
+        tried = cut_where_possible(rows, load_cutter(job.recipe, job.space, chunks))
         cut_pieces: list[Pieces] = []
         not_cut = {}
         for position, pieces_of_row in zip(rows.positions, tried, strict=True):
@@ -284,14 +284,14 @@ class RowEmbedder:
         if not_cut:
             is_cut = [position not in not_cut for position in rows.positions]
             rows = take_rows(rows, np.flatnonzero(is_cut))
-        cut = with_inputs(rows, cut_pieces, chunks, tokenizer_with(job.recipe, job.space))
+        cut = prepare_inputs(rows, cut_pieces, chunks, load_tokenizer(job.recipe, job.space))
         if cut.pieces is None:
             return cut, {}, not_cut
         places = {
             name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"
         }
         headings = list(chain.from_iterable(pieces.headings for pieces in cut_pieces))
-        return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
+        return cut, {job.text: find_own_texts(cut), **places, "headings": headings}, not_cut
 
     def _give_results(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
         """Yield the results of a window's elements, in order."""
@@ -327,11 +327,11 @@ class RowEmbedder:
         status = embedded.status[window.inverse]
         # A document of which one piece has no vector has none: half of it would be lost without a
         # word.
-        bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
+        bad = {int(window.owners[place]): reason for place, reason in find_reasons(status).items()}
         kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
         vectors = vectors.take(kept)
         reasons = {**window.reasons, **bad}
-        measured = measured_window(window, vectors, status, embedded.stats, len(reasons))
+        measured = measure_window(window, vectors, status, embedded.stats, len(reasons))
         others = {name: [column[place] for place in kept] for name, column in window.others.items()}
         others |= {
             name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")

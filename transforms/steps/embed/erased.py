@@ -9,16 +9,16 @@ from sentence_beam.transforms.corpus import Rejected, UnitRows
 from sentence_beam.transforms.corpus.pieces import take_rows
 from sentence_beam.transforms.corpus.rows import FORGOTTEN, Parts
 from sentence_beam.transforms.space import row_hashes
-from sentence_beam.transforms.steps.embed.inputs import hashes_of
+from sentence_beam.transforms.steps.embed.inputs import hash_inputs
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.forgetting.hashes import Returning, returning
 
 
-def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
+def drop_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """Return rows that are not cut yet, the erased ones among their rejects.
 
     Rows that are rejected for another reason are compared first. For documents whose vector will be
-    the mean of their pieces see `without_erased_means`.
+    the mean of their pieces see `drop_erased_means`.
     """
     returning = _read_returning(job)
     if returning is None:
@@ -30,7 +30,7 @@ def without_erased(rows: UnitRows, job: EmbedJob) -> UnitRows:
     return _reject_erased(rows, returning, texts)
 
 
-def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
+def drop_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
     """Return documents in parts, without the erased ones if these are known by their text.
 
     The row hash of such a document covers its pieces, which are known only now.
@@ -38,7 +38,7 @@ def without_erased_means(rows: UnitRows, job: EmbedJob) -> UnitRows:
     returning = _read_returning(job)
     if returning is None or not returning.texts:
         return rows
-    return _reject_erased(rows, returning, hashes_of(rows))
+    return _reject_erased(rows, returning, hash_inputs(rows))
 
 
 def _read_returning(job: EmbedJob) -> Returning | None:
@@ -48,7 +48,7 @@ def _read_returning(job: EmbedJob) -> Returning | None:
 
 def _reject_erased(rows: UnitRows, returning: Returning, texts: Iterable[bytes | None]) -> UnitRows:
     names = [returning.find(row_id, text) for row_id, text in zip(rows.ids, texts, strict=True)]
-    erased = [erased_row(name) for name in names if name is not None]
+    erased = [make_erased_row(name) for name in names if name is not None]
     if not erased:
         return rows
     kept = np.flatnonzero([name is None for name in names])
@@ -68,12 +68,12 @@ def compare_reject(reject: Rejected, returning: Returning) -> Rejected:
     """
     name = returning.find(reject.id, reject.text)
     if name is not None:
-        return erased_row(name)
+        return make_erased_row(name)
     if returning.texts or reject.id is None:
         return replace(reject, excerpt="")
     return reject
 
 
-def erased_row(name: str) -> Rejected:
+def make_erased_row(name: str) -> Rejected:
     """Return the reject of an erased row, which has the keyed hash alone: no id, place or text."""
     return Rejected(name, 0, FORGOTTEN, "", "")

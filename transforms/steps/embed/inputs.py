@@ -52,7 +52,7 @@ class Texts:
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """Return the vectors as shards hold them."""
-        return encoded(self.tokenized, embedded)
+        return make_vectors(self.tokenized, embedded)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Late:
 Inputs = Texts | PieceMeans | Late
 
 
-def hashes_of(rows: UnitRows) -> list[bytes]:
+def hash_inputs(rows: UnitRows) -> list[bytes]:
     """Return the hash of the model's input for each row; equal hashes have equal vectors."""
     if rows.parts is not None:
         parts = zip(rows.parts.texts, rows.parts.tokens, strict=True)
@@ -129,7 +129,7 @@ def hashes_of(rows: UnitRows) -> list[bytes]:
     return row_hashes(rows.texts)
 
 
-def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
+def make_inputs(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
     """Return the model's input for the rows at these places, which ascend."""
     if rows.windows is not None:
         windows = cast("Windows", rows.windows)  # `steps.embed.cutting` had the encoder make them
@@ -150,7 +150,7 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
     )
 
 
-def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
+def make_vectors(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
     """Return the vectors of tokenized texts as shards hold them."""
     used = np.diff(tokenized.offsets)
     return Vectors(

@@ -9,13 +9,13 @@ from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.space import Machine, Recipe, Space
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.int8_model import Int8Model
-from sentence_beam.transforms.steps.embed.inputs import encoded
+from sentence_beam.transforms.steps.embed.inputs import make_vectors
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
-from sentence_beam.transforms.store.int8_models import kept_int8
+from sentence_beam.transforms.store.calibrations import read_calibration, read_kept_calibration
+from sentence_beam.transforms.store.int8_models import read_kept_int8
 from sentence_beam.transforms.store.runs.canary import TEXTS, Canary
-from sentence_beam.transforms.store.shards.precision import of_floats
-from sentence_beam.transforms.store.shards.unit_vectors import pooled_of
+from sentence_beam.transforms.store.shards.precision import to_float_space
+from sentence_beam.transforms.store.shards.unit_vectors import compute_pooled
 
 if TYPE_CHECKING:
     from sentence_beam.transforms.encoder import Encoder
@@ -38,8 +38,10 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
     kept = file.read()
     texts = kept.texts if kept else TEXTS
     tokenized = encoder.tokenize(texts)
-    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space.normalize)
-    drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
+    pooled = compute_pooled(
+        make_vectors(tokenized, encoder.embed(tokenized)), job.run.space.normalize
+    )
+    drift = (kept or file.keep(Canary(texts, pooled))).measure_drift(pooled)
     allowed = job.run.gates.max_drift
     if drift > allowed:
         raise DataGateError(
@@ -57,14 +59,14 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     """
     folder = job.calibration
     space = job.run.space
-    calibration = read_calibration(folder) if folder else kept_calibration(job.root, space)
-    int8 = kept_int8(job.root, space)
-    encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(space), int8)
+    calibration = read_calibration(folder) if folder else read_kept_calibration(job.root, space)
+    int8 = read_kept_int8(job.root, space)
+    encoder = make_encoder(job.recipe, job.machine, calibration, to_float_space(space), int8)
     check_chunks(encoder, job.chunks)
     return encoder
 
 
-def encoder_of(
+def make_encoder(
     recipe: Recipe,
     machine: Machine,
     calibration: Calibration | None,

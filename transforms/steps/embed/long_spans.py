@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import Span, UnitRows, read_span
 from sentence_beam.transforms.corpus.unit_files import UnitFile, pack_rows, unpack_rows
-from sentence_beam.transforms.steps.embed.cutting import pieces_of, read_units
+from sentence_beam.transforms.steps.embed.cutting import cut_into_pieces, read_units
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store import layout
 
@@ -43,5 +43,5 @@ def read_unit_files(files: list[UnitFile], job: EmbedJob) -> Iterator[UnitRows]:
     for item in files:
         rows = unpack_rows(item, storage.read_bytes(item.path))
         if _cuts_later(job):
-            rows = pieces_of(rows, job)
+            rows = cut_into_pieces(rows, job)
         yield rows

@@ -13,7 +13,7 @@ from sentence_beam.transforms.base.arrow_arrays import as_matrix
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store.records import Problem, UnitRecord
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.reused_vectors import stored_vectors
+from sentence_beam.transforms.store.runs.reused_vectors import make_stored_vectors
 from sentence_beam.transforms.store.runs.run_facts import RunFact
 from sentence_beam.transforms.store.shards.precision import Ranges, keep_ranges
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
@@ -63,6 +63,6 @@ def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitReco
     counts = UnitCounts.from_record(unit)
     made = store.finished(prepared)
     if made is None:
-        floats = stored_vectors(rows, replace(store.space, precision="float32"), final=True)
+        floats = make_stored_vectors(rows, replace(store.space, precision="float32"), final=True)
         made = store.write(prepared, floats, [], counts)
     return replace(made, **vars(counts), run=unit.run, measures=unit.measures)

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import is_string, selectable
+from sentence_beam.transforms.base.arrow_arrays import as_selectable, is_string
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.column_values import NOT_UTF8, named_values
+from sentence_beam.transforms.corpus.column_values import NOT_UTF8, read_named_values
 from sentence_beam.transforms.corpus.files import is_utf8
-from sentence_beam.transforms.corpus.nested import value_as_text, value_at
+from sentence_beam.transforms.corpus.nested import find_value, format_value
 from sentence_beam.transforms.corpus.row_blocks import (
     EMPTY_TEXT,
     NULL_TEXT,
     TEXT_NOT_STRING,
     Columns,
 )
-from sentence_beam.transforms.corpus.row_columns import columns_of, plain_value
-from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.row_columns import as_plain_value, read_columns
+from sentence_beam.transforms.corpus.spans import estimate_tokens
 from sentence_beam.transforms.corpus.text_template import Template
 from sentence_beam.transforms.store.shards.shard_columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
 
@@ -76,15 +76,15 @@ class DictRow:
 
     def texts(self, field: str) -> list[Any]:
         """Return the texts of the element's rows, in order: here one."""
-        return [plain_value(self.row.get(field, NoField))]
+        return [as_plain_value(self.row.get(field, NoField))]
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of the pieces of its rows; a missing field adds nothing."""
-        parts = prefix.around_headings(self._read_as_text)
+        parts = prefix.fill_around_headings(self._read_as_text)
         return [parts if all(map(is_utf8, parts)) else None]
 
     def _read_as_text(self, name: str) -> str | None:
-        return value_as_text(plain_value(value_at(dict(self.row), name)))
+        return format_value(as_plain_value(find_value(dict(self.row), name)))
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield its embedded rows, of the rows `owners`, from `first` on in the columns."""
@@ -129,12 +129,12 @@ class Pair:
 
     def texts(self, field: str) -> list[Any]:
         """Return the text, whatever the field is called."""
-        return [plain_value(self.row[1])]
+        return [as_plain_value(self.row[1])]
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of its pieces. Raises OptionError if it names a field."""
         check_prefix(prefix, [])
-        return [prefix.around_headings(lambda _: None)]
+        return [prefix.fill_around_headings(lambda _: None)]
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield (id, vector); for a piece ((id, piece), vector)."""
@@ -165,10 +165,10 @@ class ArrowRows:
             raise OptionError(
                 f"an Arrow batch has no column {field!r}, but {named}; say text='...'"
             )
-        column = columns_of(self.rows, Columns(field)).column(field)
+        column = read_columns(self.rows, Columns(field)).column(field)
         if is_string(column.type):
             column = column.cast(pa.large_binary())  # text need not be UTF-8
-        return list(map(plain_value, column.to_pylist()))
+        return list(map(as_plain_value, column.to_pylist()))
 
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of each row, as for a dict. Raises OptionError for a missing column."""
@@ -176,10 +176,10 @@ class ArrowRows:
         prefixes: list[Before] = []
         batches = [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches()
         for batch in batches:
-            rows, reasons = named_values(batch, prefix.columns)
+            rows, reasons = read_named_values(batch, prefix.columns)
             bad = reasons or [None] * len(rows)
             for row, reason in zip(rows, bad, strict=True):
-                prefixes.append(None if reason else prefix.around_headings(row.get))
+                prefixes.append(None if reason else prefix.fill_around_headings(row.get))
         return prefixes
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
@@ -187,7 +187,7 @@ class ArrowRows:
         if not owners:
             return
         stop = first + len(owners)
-        made = selectable(self.rows).take(pa.array(owners, pa.int64()))
+        made = as_selectable(self.rows).take(pa.array(owners, pa.int64()))
         for name, column in columns.others.items():
             values = column[first:stop]
             if name == columns.text:
@@ -201,14 +201,14 @@ class ArrowRows:
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
         """Return one batch of its rows that are not embedded."""
-        rows = selectable(self.rows).take(pa.array(list(reasons), pa.int64()))
+        rows = as_selectable(self.rows).take(pa.array(list(reasons), pa.int64()))
         return rows.append_column(REASON, pa.array(list(reasons.values()), pa.string()))
 
 
 Element = DictRow | NamedRow | Pair | ArrowRows
 
 
-def elements_of(
+def read_elements(
     row: Any, field: str, most_tokens: int, make: MakeRow
 ) -> Iterator[tuple[Element, list[Any]]]:
     """Yield the element with the texts of its rows; a large Arrow batch in parts.
@@ -218,7 +218,7 @@ def elements_of(
     """
     if isinstance(row, pa.RecordBatch | pa.Table):
         texts = ArrowRows(row).texts(field)
-        for start, stop in _split([text_tokens(text) for text in texts], most_tokens):
+        for start, stop in _split([estimate_text_tokens(text) for text in texts], most_tokens):
             yield ArrowRows(row.slice(start, stop - start)), texts[start:stop]
         return
     element: Element
@@ -230,7 +230,7 @@ def elements_of(
     elif isinstance(row, tuple) and len(row) == 2:
         element = Pair(row)
     else:
-        raise no_row(row)
+        raise make_row_error(row)
     yield element, element.texts(field)
 
 
@@ -244,7 +244,7 @@ def check_keys(row: Mapping[Any, Any]) -> None:
             )
 
 
-def no_row(element: Any) -> OptionError:
+def make_row_error(element: Any) -> OptionError:
     """Return the error for an element that is not a row."""
     return OptionError(
         f"an element of type {type(element).__name__} is no row; give dicts, beam.Rows, (id, text)"
@@ -263,10 +263,10 @@ def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
         raise OptionError(f"rows have no field {lacking[0]!r}, {existing} (chunk_prefix)")
 
 
-def text_tokens(text: Any) -> int:
+def estimate_text_tokens(text: Any) -> int:
     """Return the estimated tokens of a text."""
     length = len(text) if isinstance(text, str) else 0
-    return estimated_tokens(length, 1)
+    return estimate_tokens(length, 1)
 
 
 def _split(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
@@ -281,7 +281,7 @@ def _split(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
     yield start, len(tokens)
 
 
-def faults(texts: list[Any], name: str) -> dict[int, str]:
+def find_faults(texts: list[Any], name: str) -> dict[int, str]:
     """Return the reasons against texts that cannot be embedded, by place, ascending.
 
     `name` is their field's.

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.measures import Stopwatch, tokens_a_second
+from sentence_beam.transforms.base.measures import Stopwatch, count_tokens_a_second
 from sentence_beam.transforms.steps.embed.inputs import Inputs
 from sentence_beam.transforms.steps.embed.row_shapes import (
     AddedColumns,
     Element,
 )
-from sentence_beam.transforms.steps.embed.unit_embedder import fallbacks
+from sentence_beam.transforms.steps.embed.unit_embedder import count_fallbacks
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class EmbeddedWindow:
     figures: Mapping[str, float]
 
 
-def measured_window(
+def measure_window(
     window: Window, vectors: Vectors, status: np.ndarray, stats: "BatchStats", rejected: int
 ) -> tuple[dict[str, int], Mapping[str, float]]:
     """Return the counts and figures of a window.
@@ -81,8 +81,8 @@ def measured_window(
         "duplicates": len(window.inverse) - distinct,
         "real": stats.real,
         "padded": stats.padded,
-        "fallbacks": fallbacks(status),
+        "fallbacks": count_fallbacks(status),
         "oom_splits": stats.oom_splits,
     }
     figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
-    return counts, {**figures, **tokens_a_second(figures)}
+    return counts, {**figures, **count_tokens_a_second(figures)}

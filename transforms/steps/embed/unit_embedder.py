@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DataGateError
-from sentence_beam.transforms.base.measures import Stopwatch, with_waits
+from sentence_beam.transforms.base.measures import Stopwatch, time_waits
 from sentence_beam.transforms.corpus import Rejected, UnitRows
 from sentence_beam.transforms.corpus.pieces import take_rows
 from sentence_beam.transforms.corpus.row_blocks import EMPTY_TEXT
 from sentence_beam.transforms.steps.embed.final_vectors import Finisher
-from sentence_beam.transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
+from sentence_beam.transforms.steps.embed.inputs import Inputs, hash_inputs, make_inputs
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.store.calibrations import kept_calibration
-from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
+from sentence_beam.transforms.store.forms import compute_run_form
 from sentence_beam.transforms.store.records import UnitRecord, reused
 from sentence_beam.transforms.store.runs.reused_vectors import Found, LastSnapshot
-from sentence_beam.transforms.store.shards.precision import kept_ranges
-from sentence_beam.transforms.store.shards.shard_bytes import unit_digest, with_text
+from sentence_beam.transforms.store.shards.precision import read_kept_ranges
+from sentence_beam.transforms.store.shards.shard_bytes import add_text, compute_unit_digest
 from sentence_beam.transforms.store.shards.unit_store import PreparedUnit, UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -79,13 +79,13 @@ class UnitEmbedder:
         """Return the embedder of a run."""
         run = job.run
         space = job.run.first_space
-        ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
+        ranges = read_kept_ranges(job.root, run.ranges) if run.ranges else None
         store = UnitStore(
-            job.root, space, ranges, run.id, run_form(space, run.generation, run.options)
+            job.root, space, ranges, run.id, compute_run_form(space, run.generation, run.options)
         )
         previous = run.previous if job.reuse else None
         last = LastSnapshot(job.root, previous, space, run.previous_digest)
-        finisher = Finisher(space, partial(kept_calibration, job.root, space))
+        finisher = Finisher(space, partial(read_kept_calibration, job.root, space))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
@@ -102,8 +102,9 @@ class UnitEmbedder:
             ThreadPoolExecutor(1) as writer,
         ):
             try:
-                prepared = ahead(
-                    preparer, starmap(self.prepare, ahead(reader, with_watch(units, read_ms)))
+                prepared = make_ahead(
+                    preparer,
+                    starmap(self.prepare, make_ahead(reader, watch_reading(units, read_ms))),
                 )
                 yield from self._hand_over(prepared, writer, cancelled)
             except (KeyboardInterrupt, GeneratorExit):
@@ -119,7 +120,7 @@ class UnitEmbedder:
         """Yield the records of prepared units, which the model and the writer work on in turn."""
         writing: deque[Future[UnitRecord]] = deque()
         first = True
-        for item, waited in with_waits(prepared):
+        for item, waited in time_waits(prepared):
             if isinstance(item, UnitWork):
                 item.watch.set("wait_ms", waited)
                 item.watch.set("queue", sum(not unit.done() for unit in writing))
@@ -135,10 +136,12 @@ class UnitEmbedder:
 
     def prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | UnitWork:
         """Return the work of a unit, or its record if an earlier attempt has written it."""
-        rows = with_text(rows) if self.keep_text else rows
+        rows = add_text(rows) if self.keep_text else rows
         with watch.time("reuse_ms"):
-            hashes = hashes_of(rows)
-            digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)
+            hashes = hash_inputs(rows)
+            digest = compute_unit_digest(
+                self.store.space, rows, hashes, self.generation, self.store.ranges
+            )
             unit = PreparedUnit(rows, hashes, digest)
             record = self.store.finished(unit)
         if record is not None:
@@ -147,13 +150,15 @@ class UnitEmbedder:
             return record
         if not rows.ids:
             return self.store.write(
-                unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch
+                unit, make_no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch
             )
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes)
-            vectors_before = self._find_vectors(rows, items_at(hashes, first))
+            vectors_before = self._find_vectors(rows, select_items(hashes, first))
         new = np.delete(np.arange(len(first)), vectors_before.places)
-        inputs = self._make_inputs(rows, items_at(first, new.tolist()), watch) if len(new) else None
+        inputs = (
+            self._make_inputs(rows, select_items(first, new.tolist()), watch) if len(new) else None
+        )
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
         work = UnitWork(unit, inverse, vectors_before, inputs, watch)
         if inputs is None:
@@ -165,11 +170,11 @@ class UnitEmbedder:
         with watch.time("load_ms"):
             encoder = self.encoder()
         with watch.time("tokenise_ms"):
-            return inputs_of(rows, places, encoder)
+            return make_inputs(rows, places, encoder)
 
     def _find_vectors(self, rows: UnitRows, hashes: list[bytes]) -> Found:
         """Return the last snapshot's vectors of these texts that stay usable."""
-        reused = self.last.of_unit(rows).find(hashes)
+        reused = self.last.open_shards_of(rows).find(hashes)
         if reused.vectors is None or self.last.is_final:
             return reused
         good, vectors = self.finisher.finish(reused.vectors)
@@ -213,7 +218,9 @@ class UnitEmbedder:
         return self.store.write(unit, vectors, late, counts, item.watch)
 
 
-def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
+def watch_reading(
+    units: Iterator[UnitRows], read_ms: float
+) -> Iterator[tuple[UnitRows, Stopwatch]]:
     """Yield the units, each with a stopwatch that has measured its reading.
 
     The first one has `read_ms` more.
@@ -228,7 +235,7 @@ def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[Unit
         yield rows, watch
 
 
-def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
+def make_ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
     """Yield the items; the executor makes the next one while the last one is used."""
     end = object()
     future = executor.submit(next, items, end)
@@ -259,7 +266,7 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
     return first, inverse
 
 
-def items_at(items: list[Item], places: list[int]) -> list[Item]:
+def select_items(items: list[Item], places: list[int]) -> list[Item]:
     """Return the items at these places, each once and in order."""
     return items if len(places) == len(items) else [items[i] for i in places]
 
@@ -300,7 +307,7 @@ def count(
         embedded=distinct,
         reused=reused_rows,
         duplicates=len(inverse) - reused_rows - distinct,
-        fallbacks=fallbacks(status),
+        fallbacks=count_fallbacks(status),
         damaged=reused.damaged,
     )
     if embedded is None:
@@ -309,7 +316,7 @@ def count(
     return replace(counts, real=stats.real, padded=stats.padded, oom_splits=stats.oom_splits)
 
 
-def no_vectors(dim: int) -> Vectors:
+def make_no_vectors(dim: int) -> Vectors:
     """Return the vectors of no rows."""
     none = np.empty(0)
     return Vectors(
@@ -321,7 +328,7 @@ def no_vectors(dim: int) -> Vectors:
     )
 
 
-def reasons_of(status: np.ndarray) -> dict[int, str]:
+def find_reasons(status: np.ndarray) -> dict[int, str]:
     """Return the places of rows without a usable vector, ascending, and the reason for each."""
     from sentence_beam.transforms.pooling import Status
 
@@ -338,7 +345,7 @@ def reasons_of(status: np.ndarray) -> dict[int, str]:
 
 def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
     """Return the places of rows with usable vectors, and the others as rejected rows."""
-    reasons = reasons_of(status)
+    reasons = find_reasons(status)
     first = np.array(list(reasons), np.int64)
     bad = np.isin(np.arange(len(status)), first)
     if rows.pieces is not None:
@@ -358,7 +365,7 @@ def _find_bad_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
     for row, (row_id, place, doc) in enumerate(
         zip(rows.ids, rows.positions, columns["doc_hash"], strict=True)
     ):
-        documents.setdefault((row_id, place, doc, rows.file_of(row)), []).append(row)
+        documents.setdefault((row_id, place, doc, rows.find_file(row)), []).append(row)
     first = []
     all_of = np.zeros(len(bad), bool)
     for (row_id, _, _, file), places in documents.items():
@@ -376,7 +383,7 @@ def _find_bad_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
     return np.array(first, np.int64), all_of
 
 
-def fallbacks(status: np.ndarray) -> int:
+def count_fallbacks(status: np.ndarray) -> int:
     """Return the number of rows for which the pooler had to fall back."""
     from sentence_beam.transforms.pooling import Status
 

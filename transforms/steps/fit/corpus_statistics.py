@@ -15,7 +15,7 @@ from sentence_beam.transforms.corpus import Columns, InputFile, Span, read_span
 from sentence_beam.transforms.corpus.collection_rows import plan_reading
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.space import resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 from sentence_beam.transforms.steps.fit.fit_result import FitResult, write_result
 from sentence_beam.transforms.store.records import Problem
 
@@ -106,7 +106,7 @@ class SpanCounter:
             from sentence_beam.transforms.encoder.tokenize import TextTokenizer
 
             files = resolve_model(self._job.model, self._job.revision)
-            if tokenizer_digest(files) != self._job.tokenizer:
+            if hash_tokenizer(files) != self._job.tokenizer:
                 raise SpaceMismatchError(
                     f"{self._job.model} on this worker has another tokenizer; install the same"
                     " files"

@@ -11,10 +11,10 @@ from sentence_beam.transforms.calibration.fitting import SHOWN_ROWS
 from sentence_beam.transforms.calibration.methods import AFFINE
 from sentence_beam.transforms.corpus import InputFile, match_inputs
 from sentence_beam.transforms.corpus.files import check_distinct
-from sentence_beam.transforms.corpus.found_columns import text_column_of
+from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import DEFAULT_MODEL, resolve_model
-from sentence_beam.transforms.space.identity import tokenizer_digest
+from sentence_beam.transforms.space.identity import hash_tokenizer
 from sentence_beam.transforms.space.token_table import METHODS
 from sentence_beam.transforms.steps.fit.corpus_statistics import CountJob
 from sentence_beam.transforms.steps.fit.gathered_vectors import GatherJob
@@ -47,7 +47,7 @@ def counts_tokens(options: FitOptions) -> bool:
     return True
 
 
-def calibration_method(options: FitOptions) -> CalibrationSpec:
+def parse_calibration_method(options: FitOptions) -> CalibrationSpec:
     """Return the calibration to fit.
 
     Raises OptionError for an unknown method, and for options of methods that count tokens.
@@ -74,12 +74,12 @@ def _refuse(options: FitOptions, names: Sequence[str]) -> None:
             )
 
 
-def store_to_fit(options: FitOptions) -> Store:
+def open_store_to_fit(options: FitOptions) -> Store:
     """Open the store that is named, else the default one."""
     return open_store(options.store or default_store())
 
 
-def calibration_job(
+def make_calibration_job(
     store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str
 ) -> FitJob:
     """Return the job for the workers. Raises OptionError for a store without rows.
@@ -110,17 +110,19 @@ def calibration_job(
     return FitJob(run, spec, output, gather, narrow=narrow, fitted_on=fitted_on)
 
 
-def count_job(options: FitOptions, files: Sequence[InputFile], run: str, output: str) -> CountJob:
+def make_count_job(
+    options: FitOptions, files: Sequence[InputFile], run: str, output: str
+) -> CountJob:
     """Return the job that counts tokens with the tokenizer of the model as it is here."""
     model = options.model or DEFAULT_MODEL
-    tokenizer = tokenizer_digest(resolve_model(model, options.revision))
+    tokenizer = hash_tokenizer(resolve_model(model, options.revision))
     if os.path.isdir(model):
         model = os.path.abspath(model)
-    text_column = text_column_of(files, options.text_column)
+    text_column = choose_text_column(files, options.text_column)
     return CountJob(run, options.method, model, options.revision, tokenizer, text_column, output)
 
 
-def corpus_files(options: FitOptions) -> list[InputFile]:
+def list_corpus_files(options: FitOptions) -> list[InputFile]:
     """Return the files of the corpus, each once. Raises OptionError if a pattern names none."""
     by_path = {
         file.path: file

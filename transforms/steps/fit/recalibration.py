@@ -11,14 +11,14 @@ from sentence_beam.transforms.base.errors import DataGateError
 from sentence_beam.transforms.calibration import Calibration, check_space
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.steps.embed.final_vectors import Finisher
-from sentence_beam.transforms.steps.options.from_snapshot import run_like
-from sentence_beam.transforms.store.calibrations import kept_calibration
-from sentence_beam.transforms.store.forms import run_form
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
+from sentence_beam.transforms.store.forms import compute_run_form
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord, reused
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.reused_vectors import stored_vectors
-from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
+from sentence_beam.transforms.store.runs.reused_vectors import make_stored_vectors
+from sentence_beam.transforms.store.shards.precision import read_kept_ranges, select_fitting
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore, read_written
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
@@ -38,20 +38,20 @@ def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) 
         check_space(calibration.info, manifest.space, named)
 
 
-def recalibrating_run(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
+def make_recalibrating_run(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
     """Return the run that writes the same rows under the calibration (None: without one)."""
     space = _calibrate_space(manifest, calibration)
     chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
-    ranges = fitting(manifest.ranges, space)
+    ranges = select_fitting(manifest.ranges, space)
     return replace(
-        run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
+        make_run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
     )
 
 
 def _calibrate_space(manifest: Manifest, calibration: Calibration | None) -> Space:
     if calibration is not None:
         return manifest.space.calibrated(calibration.digest, calibration.dim)
-    kept = kept_calibration(manifest.root, manifest.space)
+    kept = read_kept_calibration(manifest.root, manifest.space)
     return manifest.space.calibrated(None, kept.info["input_dim"]) if kept else manifest.space
 
 
@@ -63,10 +63,10 @@ class Recalibration:
         self._old = job.old
         self._units = job.units
         space = job.run.first_space
-        ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
-        form = run_form(space, job.run.generation, job.run.options)
+        ranges = read_kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
+        form = compute_run_form(space, job.run.generation, job.run.options)
         self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
-        self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space))
+        self._finisher = Finisher(space, partial(read_kept_calibration, job.run.root, space))
 
     def write(self, unit: UnitRecord) -> UnitRecord:
         """Write a unit with the new calibration. Raises DataGateError if a row gets no vector."""
@@ -89,7 +89,7 @@ class Recalibration:
         return self._store.write(prepared, vectors, [], counts)
 
     def _finish(self, path: str, rows: pa.RecordBatch) -> Vectors:
-        good, vectors = self._finisher.finish(stored_vectors(rows, self._old, final=False))
+        good, vectors = self._finisher.finish(make_stored_vectors(rows, self._old, final=False))
         if len(good) < rows.num_rows:
             lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))
             raise DataGateError(

@@ -32,7 +32,7 @@ class FitJob:
     fitted_on: dict[str, Any]
 
 
-def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
+def divide_shards(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
     """Divide shards into at most 64 numbered parts of even length: enough to spread, few enough
     accumulators.
     """

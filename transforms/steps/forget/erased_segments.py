@@ -16,7 +16,7 @@ from sentence_beam.transforms.store.index_files import locators
 from sentence_beam.transforms.store.manifest import Manifest
 
 
-def erased_from_index(manifest: Manifest, selected: SelectedRows) -> ErasedFromIndex | None:
+def find_erased_from_index(manifest: Manifest, selected: SelectedRows) -> ErasedFromIndex | None:
     """Return what has to leave a snapshot's index beside the rows; None without an index.
 
     Raises SentenceBeamError naming a file of the index that is missing or was changed.
@@ -33,7 +33,7 @@ def _find_segments(root: str, index: IndexEntry, selected: SelectedRows) -> list
     ids = pa.array(sorted(selected.texts), pa.string())
     texts = pa.array(sorted(selected.hashes), pa.binary(16))
     numbers = []
-    for segment in progress.over(index.segments, "reading locators", "segments"):
+    for segment in progress.count_over(index.segments, "reading locators", "segments"):
         path = storage.join(root, segment.locator)
         with name_damage(path):
             locator = locators.from_bytes(index_files.read(path, segment.locator_sha256))

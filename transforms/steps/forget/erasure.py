@@ -4,22 +4,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sentence_beam.transforms.report.run_history import run_summaries
-from sentence_beam.transforms.steps.forget.erased_segments import erased_from_index
+from sentence_beam.transforms.report.run_history import read_summaries
+from sentence_beam.transforms.steps.forget.erased_segments import find_erased_from_index
 from sentence_beam.transforms.steps.forget.erasure_record import ErasureRecord, write_record
-from sentence_beam.transforms.steps.forget.queries_left import queries_left
-from sentence_beam.transforms.steps.forget.receipt import fits_of
+from sentence_beam.transforms.steps.forget.queries_left import find_queries_left
+from sentence_beam.transforms.steps.forget.receipt import describe_fits
 from sentence_beam.transforms.steps.forget.select import SelectedRows, select
 from sentence_beam.transforms.steps.index.update import ErasedFromIndex
-from sentence_beam.transforms.steps.options.from_snapshot import record_plan, run_like
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like, record_plan
 from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
     ForgottenRows,
-    entry_of,
-    hash_of_id,
-    hash_of_text,
+    hash_id,
+    hash_text,
+    make_entry,
     read_rows,
     write_rows,
 )
@@ -46,7 +46,7 @@ class Erasure:
     @property
     def hashed_ids(self) -> list[str]:
         """The keyed hashes of the rows' ids."""
-        return sorted(hash_of_id(self.before.key_bytes, name) for name in self.selected.texts)
+        return sorted(hash_id(self.before.key_bytes, name) for name in self.selected.texts)
 
     @property
     def is_empty(self) -> bool:
@@ -61,9 +61,9 @@ class Erasure:
         """The store's list of erased rows with these."""
         key = self.before.key_bytes
         shared = self.selected.shared
-        return self.before.with_rows(
+        return self.before.add_rows(
             ForgottenRow(
-                hash_of_id(key, name),
+                hash_id(key, name),
                 self.selected.by_id,
                 _hash_texts(key, texts.rows - shared),
                 _hash_texts(key, texts.documents),
@@ -73,16 +73,16 @@ class Erasure:
 
 
 def _hash_texts(key: bytes, texts: set[bytes]) -> tuple[str, ...]:
-    return tuple(sorted(hash_of_text(key, text) for text in texts))
+    return tuple(sorted(hash_text(key, text) for text in texts))
 
 
 def find_rows(manifest: Manifest, options: ForgetOptions) -> Erasure:
-    """Return the rows to erase. Raises as `select` and `erased_from_index` do."""
+    """Return the rows to erase. Raises as `select` and `find_erased_from_index` do."""
     before = read_rows(manifest.root, manifest.forgotten)
     key = before.key_bytes
-    already = {name for name in options.id if hash_of_id(key, name) in before.ids}
+    already = {name for name in options.id if hash_id(key, name) in before.ids}
     selected = select(manifest, options, already)
-    return Erasure(manifest, options, selected, before, erased_from_index(manifest, selected))
+    return Erasure(manifest, options, selected, before, find_erased_from_index(manifest, selected))
 
 
 def begin_erasure(erasure: Erasure, run_id: str) -> Run:
@@ -93,10 +93,12 @@ def begin_erasure(erasure: Erasure, run_id: str) -> Run:
     manifest = erasure.manifest
     root = manifest.root
     selected = erasure.selected
-    left = queries_left(root, manifest.watch, selected)
+    left = find_queries_left(root, manifest.watch, selected)
     rows = erasure.after
     run = replace(
-        run_like(manifest, run_id, "forget"), watch=left.entry, forgotten=entry_of(rows, run_id)
+        make_run_like(manifest, run_id, "forget"),
+        watch=left.entry,
+        forgotten=make_entry(rows, run_id),
     )
     record = ErasureRecord(
         run=run_id,
@@ -108,7 +110,7 @@ def begin_erasure(erasure: Erasure, run_id: str) -> Run:
         units=tuple(selected.units(manifest)),
         snapshots=tuple(snapshots(root)),
         results=tuple(_find_results(root, {*selected.texts})),
-        fitted=fits_of(manifest),
+        fitted=describe_fits(manifest),
     )
     write_rows(root, rows)
     write_record(root, record)
@@ -119,7 +121,7 @@ def begin_erasure(erasure: Erasure, run_id: str) -> Run:
 def _find_results(root: str, ids: set[str]) -> Iterator[str]:
     """Yield the records of failed runs whose line quotes one of the ids."""
     phrases = [name for name in ids if _WORDS.fullmatch(name) is None]
-    for summary in run_summaries(root):
+    for summary in read_summaries(root):
         message = summary.message
         if summary.status == COMMITTED:
             continue

@@ -10,9 +10,9 @@ from dataclasses import replace
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.report.store_report import bring_up_to_date
-from sentence_beam.transforms.steps.forget.erasure_record import unfinished, write_record
+from sentence_beam.transforms.steps.forget.erasure_record import read_unfinished, write_record
 from sentence_beam.transforms.steps.forget.receipt import write_receipt
-from sentence_beam.transforms.steps.forget.trace_check import forgotten_traces, unlisted
+from sentence_beam.transforms.steps.forget.trace_check import find_forgotten_traces, find_unlisted
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.vacuum import find_unnamed, remove
@@ -24,7 +24,7 @@ def finish_erasure(current: Manifest) -> str | None:
     `current` is the current snapshot. The caller holds the store's lease. Raises SentenceBeamError
     for a file that cannot be removed or written; nothing is lost then.
     """
-    record = unfinished(current)
+    record = read_unfinished(current)
     if record is None:
         return None
     root = current.root
@@ -38,7 +38,7 @@ def finish_erasure(current: Manifest) -> str | None:
         results = [*record.results, layout.REPORT, layout.PAGE]
         storage.storage_of(root).delete(*(storage.join(root, path) for path in results))
         bring_up_to_date(root)
-        write_receipt(current, record, forgotten_traces(current), unlisted(root))
+        write_receipt(current, record, find_forgotten_traces(current), find_unlisted(root))
         storage.storage_of(root).delete(storage.join(root, layout.erasure(record.run)))
     return record.run
 

@@ -57,7 +57,7 @@ def read_record(root: str, run: str) -> ErasureRecord | None:
         return ErasureRecord.from_json(data)
 
 
-def unfinished(manifest: Manifest) -> ErasureRecord | None:
+def read_unfinished(manifest: Manifest) -> ErasureRecord | None:
     """Return the record of an erasure that was committed and has not ended; None without one."""
     if manifest.forgotten is None:
         return None

@@ -7,13 +7,13 @@ import pyarrow as pa
 from sentence_beam.transforms.base.arrow_arrays import as_hashes
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.forget.select import SelectedRows
-from sentence_beam.transforms.steps.watch.draw import drawn_id, keys_of
+from sentence_beam.transforms.steps.watch.draw import make_drawn_id, make_keys
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.watched import (
     WatchedQueries,
-    answers_to_bytes,
-    digest_of_queries,
+    compute_digest_of_queries,
     keep_watch_file,
+    pack_answers,
     read_answers,
     read_queries,
 )
@@ -27,7 +27,7 @@ class QueriesLeft:
     removed: int = 0
 
 
-def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) -> QueriesLeft:
+def find_queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) -> QueriesLeft:
     """Return the watched queries that are no text of the rows and were not drawn from one.
 
     They keep the answers of the last snapshot, with which the run compares its own.
@@ -51,9 +51,9 @@ def queries_left(root: str, watch: WatchEntry | None, selected: SelectedRows) ->
     entry = replace(
         watch,
         queries=keep_watch_file(root, some.to_bytes()),
-        answers=keep_watch_file(root, answers_to_bytes([answers[place] for place in stay])),
+        answers=keep_watch_file(root, pack_answers([answers[place] for place in stay])),
         count=len(stay),
-        digest=digest_of_queries(some.ids, some.texts, watch.k),
+        digest=compute_digest_of_queries(some.ids, some.texts, watch.k),
     )
     return QueriesLeft(entry, removed)
 
@@ -62,6 +62,6 @@ def _find_left(queries: WatchedQueries, selected: SelectedRows) -> list[int]:
     """Return the places of the queries that are no text of the rows and were not drawn from one."""
     gone = {text for texts in selected.texts.values() for text in (*texts.rows, *texts.documents)}
     hashes = as_hashes(pa.array(sorted(gone), pa.binary(16)))
-    drawn = {drawn_id(key) for key in keys_of(hashes).tolist()}
+    drawn = {make_drawn_id(key) for key in make_keys(hashes).tolist()}
     rows = enumerate(zip(queries.ids, row_hashes(queries.texts), strict=True))
     return [place for place, (name, text) in rows if name not in drawn and text not in gone]

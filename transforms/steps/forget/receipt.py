@@ -6,10 +6,10 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.forget.erasure_record import ErasureRecord
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.sealed_json import check_digest, sealed, to_bytes
@@ -24,17 +24,17 @@ OUT_OF_REACH = (
 )
 
 
-def fits_of(manifest: Manifest) -> tuple[str, ...]:
+def describe_fits(manifest: Manifest) -> tuple[str, ...]:
     """Return a line for each part of a snapshot that was fitted on its rows, with its digest."""
     lines = []
     if manifest.space.calibration is not None:
         lines.append(_describe_calibration(manifest, manifest.space.calibration))
     if manifest.index is not None and manifest.index.trained.rows:
         trained = manifest.index.trained
-        rows = counted(trained.rows, "row")
+        rows = format_count(trained.rows, "row")
         lines.append(f"quantizer {trained.sha256}: means over {rows}")
     if manifest.ranges is not None:
-        rows = counted(manifest.rows.stored, "row")
+        rows = format_count(manifest.rows.stored, "row")
         lines.append(f"bounds of {manifest.space.precision}: over {rows}")
     tables = sorted({*_find_tables(manifest.space.pooler)})
     lines += [f"token statistics {digest}: over texts of their own fit" for digest in tables]
@@ -44,9 +44,9 @@ def fits_of(manifest: Manifest) -> tuple[str, ...]:
 def _describe_calibration(manifest: Manifest, digest: str) -> str:
     """Return the line about a snapshot's calibration, which may be fitted on another store."""
     try:
-        calibration = kept_calibration(manifest.root, manifest.space)
+        calibration = read_kept_calibration(manifest.root, manifest.space)
         assert calibration is not None
-        rows = counted(calibration.info["fitted_on"]["n"], "row")
+        rows = format_count(calibration.info["fitted_on"]["n"], "row")
     except (SentenceBeamError, KeyError):
         rows = "an unknown number of rows; its files are damaged"
     return f"calibration {digest}: means over {rows}"

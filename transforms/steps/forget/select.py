@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.base.where import checked
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.base.where import parse_filter
 from sentence_beam.transforms.steps.options.store import ForgetOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.matches import matches
-from sentence_beam.transforms.store.shards.dataset import dataset_of
-from sentence_beam.transforms.store.shards.id_hashes import hash_ids, kept_hashes
+from sentence_beam.transforms.store.shards.dataset import open_dataset
+from sentence_beam.transforms.store.shards.id_hashes import hash_ids, read_kept_hashes
 from sentence_beam.transforms.store.shards.reject_files import read_rejects
 from sentence_beam.transforms.store.shards.shard_reading import check_shard, read_shard
 
@@ -105,7 +105,7 @@ def select(current: Manifest, options: ForgetOptions, already: set[str]) -> Sele
     _check_missing(current, selected, options, already)
     if selected.rows > options.max_deletes * current.rows.stored:
         raise DataGateError(
-            f"{counted(selected.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
+            f"{format_count(selected.rows, 'row')} of {current.rows.stored:,} would be erased, more than"
             f" --max-deletes {options.max_deletes:g} allows; nothing was changed, narrow it or"
             " raise the limit"
         )
@@ -140,7 +140,7 @@ def _list_earlier_shards(current: Manifest) -> set[str]:
 
 def _match_ids(current: Manifest, where: str, selected: SelectedRows) -> set[str]:
     """Return the ids of the rows of the current snapshot that match an expression."""
-    expression = checked(where, dataset_of(current).schema)
+    expression = parse_filter(where, open_dataset(current).schema)
     ids: set[str] = set()
     others: set[str] = set()
     paths = current.shards.column("path").to_pylist()
@@ -173,7 +173,7 @@ def _list_holders(root: str, paths: Iterable[str], ids: pa.StringArray) -> list[
     wanted = hash_ids(ids)
 
     def may_hold(path: str) -> bool:
-        hashes = kept_hashes(root, path)
+        hashes = read_kept_hashes(root, path)
         return hashes is None or bool(np.isin(hashes, wanted).any())
 
     every = list(paths)
@@ -259,7 +259,7 @@ def _find_rejects(current: Manifest, selected: SelectedRows) -> None:
 
     An excerpt that cannot be compared may be of one of the rows (`embed.erased`).
     """
-    for path, sha256 in reject_files(current):
+    for path, sha256 in list_reject_files(current):
         full = storage.join(current.root, path)
         with name_damage(full):
             rows = read_rejects(full, sha256)
@@ -270,7 +270,7 @@ def _find_rejects(current: Manifest, selected: SelectedRows) -> None:
         selected.rejected |= {name for name in ids if name is not None}
 
 
-def reject_files(manifest: Manifest) -> list[tuple[str, str]]:
+def list_reject_files(manifest: Manifest) -> list[tuple[str, str]]:
     """Return path and sha256 of the reject files of a snapshot."""
     units = manifest.read_units("unit", "rejects", "rejects_sha256")
     return [

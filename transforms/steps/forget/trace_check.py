@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.columns import total
+from sentence_beam.transforms.base.columns import sum_column
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from sentence_beam.transforms.corpus.rows import FORGOTTEN
 from sentence_beam.transforms.space import row_hashes
-from sentence_beam.transforms.steps.forget.select import reject_files
+from sentence_beam.transforms.steps.forget.select import list_reject_files
 from sentence_beam.transforms.steps.index.held_out import KnownQueries
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
-    hash_of_id,
-    hash_of_text,
+    hash_id,
+    hash_text,
     read_rows,
 )
 from sentence_beam.transforms.store.manifest import Manifest
@@ -67,15 +67,15 @@ class _ErasedHashes:
         if not self.ids or "id" not in table.column_names:
             return False
         ids = table.column("id").drop_null().to_pylist()
-        return any(hash_of_id(self.key, name) in self.ids for name in ids)
+        return any(hash_id(self.key, name) in self.ids for name in ids)
 
-    def hashed(self, values: Iterable[bytes | None]) -> set[str]:
+    def hash_texts(self, values: Iterable[bytes | None]) -> set[str]:
         """Return the keyed hashes of texts that may be of erased rows."""
-        names = {hash_of_text(self.key, value) for value in values if value is not None}
+        names = {hash_text(self.key, value) for value in values if value is not None}
         return names & (self.texts | self.pieces | self.of_ids)
 
 
-def forgotten_traces(manifest: Manifest) -> list[str]:
+def find_forgotten_traces(manifest: Manifest) -> list[str]:
     """Return a line for each file of a store that has an erased row, and for counts that differ.
 
     Files that cannot be read have a line too. Raises OptionError if no row was erased.
@@ -85,7 +85,7 @@ def forgotten_traces(manifest: Manifest) -> list[str]:
         raise OptionError(f"--forgotten: no row of {root} was erased; leave it out")
     rows = read_rows(root, manifest.forgotten)
     wanted = _ErasedHashes.from_rows(rows)
-    files = files_of(root)
+    files = list_store_files(root)
     tables = [path for path in files if layout.kind(path) in TABLES]
     faults = []
     late: list[tuple[str, set[str]]] = []
@@ -118,10 +118,10 @@ def _find_texts(table: pa.Table, wanted: _ErasedHashes, is_shard: bool) -> set[s
     hashed: set[str] = set()
     for name in HASHES:
         if name in table.column_names:
-            hashed |= wanted.hashed(table.column(name).to_pylist())
+            hashed |= wanted.hash_texts(table.column(name).to_pylist())
     if not is_shard and "text" in table.column_names:  # of queries
         texts = [text for text in table.column("text").to_pylist() if text is not None]
-        hashed |= wanted.hashed(row_hashes(texts))
+        hashed |= wanted.hash_texts(row_hashes(texts))
     if is_shard:
         wanted.live |= hashed - wanted.texts
     elif "id" in table.column_names and "text" not in table.column_names:
@@ -156,10 +156,10 @@ def _find_stray_hashes(root: str, files: list[str]) -> Iterator[str]:
 
 def _compare_counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
     """Yield a line if the erased rows that were rejected are not those that units count."""
-    counted = total(manifest.read_units("forgotten"), "forgotten")
+    counted = sum_column(manifest.read_units("forgotten"), "forgotten")
     traces = rows.ids | {text for row in rows.rows for text in (*row.texts, *row.documents)}
     names: list[str | None] = []
-    for path, sha256 in reject_files(manifest):
+    for path, sha256 in list_reject_files(manifest):
         try:
             rejects = read_rejects(storage.join(manifest.root, path), sha256)
         except SentenceBeamError:  # it is among the files that cannot be read
@@ -171,19 +171,19 @@ def _compare_counts(manifest: Manifest, rows: ForgottenRows) -> Iterator[str]:
         yield f"{manifest.root}: a rejected row is said to be erased, and is none of those listed"
 
 
-def files_of(root: str) -> list[str]:
+def list_store_files(root: str) -> list[str]:
     """Return the paths of all files of a store, relative to it."""
     with progress.stage("listing the store's files"):
         entries = storage.storage_of(root).below(root)
     return [entry.path.removeprefix(f"{root}/") for entry in entries]
 
 
-def unlisted(root: str) -> list[str]:
+def find_unlisted(root: str) -> list[str]:
     """Return the full paths of files in a store that are none of those that it may hold.
 
     Folders of runs may have any name, and locks of local stores are empty.
     """
-    return [storage.join(root, path) for path in files_of(root) if _is_unlisted(path)]
+    return [storage.join(root, path) for path in list_store_files(root) if _is_unlisted(path)]
 
 
 def _is_unlisted(path: str) -> bool:

@@ -12,24 +12,24 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.space import row_hash
-from sentence_beam.transforms.steps.embed.erased import compare_reject, erased_row
+from sentence_beam.transforms.steps.embed.erased import compare_reject, make_erased_row
 from sentence_beam.transforms.steps.forget.erasure_record import read_record
-from sentence_beam.transforms.steps.options.from_snapshot import units_of_part
+from sentence_beam.transforms.steps.options.from_snapshot import read_units_of_part
 from sentence_beam.transforms.store.entries import TablePart
 from sentence_beam.transforms.store.forgetting.hashes import Returning, returning
 from sentence_beam.transforms.store.records import UnitRecord, reused
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.shards.precision import kept_ranges
+from sentence_beam.transforms.store.shards.precision import read_kept_ranges
 from sentence_beam.transforms.store.shards.reject_files import read_rejects
 from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS
 from sentence_beam.transforms.store.shards.shard_reading import read_checked
-from sentence_beam.transforms.store.shards.unit_store import UnitStore, prepared_of
+from sentence_beam.transforms.store.shards.unit_store import UnitStore, prepare_unit
 
 
-def units_of_run(part: TablePart, run: tuple[str, str]) -> Iterator[UnitRecord]:
+def read_units_of_run(part: TablePart, run: tuple[str, str]) -> Iterator[UnitRecord]:
     """Yield the units of a part of the last snapshot that a run writes again; `run` is its key."""
     names = _read_names(run)
-    for unit in units_of_part(part, run[0]):
+    for unit in read_units_of_part(part, run[0]):
         if unit.unit in names:
             yield unit
 
@@ -54,7 +54,7 @@ class UnitEraser:
 
     @cached_property
     def _store(self) -> UnitStore:
-        ranges = kept_ranges(self.run.root, self.run.ranges) if self.run.ranges else None
+        ranges = read_kept_ranges(self.run.root, self.run.ranges) if self.run.ranges else None
         return UnitStore(self.run.root, self.run.space, ranges, self.run.id, self.run.form)
 
     @cached_property
@@ -82,8 +82,8 @@ class UnitEraser:
         if "piece" in gone.column_names:
             first = gone.column("piece").to_numpy() == 0
         erased = np.array(names, object)[mask][first].tolist()
-        rejects = [*self._read_rejects(unit), *map(erased_row, erased)]
-        prepared = prepared_of(unit, left, rejects, self._store, self.run.generation)
+        rejects = [*self._read_rejects(unit), *map(make_erased_row, erased)]
+        prepared = prepare_unit(unit, left, rejects, self._store, self.run.generation)
         finished = self._store.finished(prepared)
         if finished is not None:
             return reused(finished)

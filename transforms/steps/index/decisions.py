@@ -11,18 +11,18 @@ from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeam
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.index import index_kinds
 from sentence_beam.transforms.index.index_spec import AUTO
-from sentence_beam.transforms.index.metric_vectors import scored_by
-from sentence_beam.transforms.index.upkeep import Fit, drifted, imbalance, resized
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric
+from sentence_beam.transforms.index.upkeep import Fit, explain_drifted, explain_resized, imbalance
 from sentence_beam.transforms.steps.index import index_build, index_recall, scratch, update
 from sentence_beam.transforms.steps.index.index_build import IndexJob, TrainingGroup
 from sentence_beam.transforms.steps.index.index_folder import (
     SEGMENT_ROWS,
     ShardRows,
-    closeness_of,
-    layout_of,
+    average_closeness,
+    choose_layout,
 )
 from sentence_beam.transforms.steps.index.index_recall import DEEP, K, Measurement
-from sentence_beam.transforms.steps.index.kind_choice import budgets_of, plan_of
+from sentence_beam.transforms.steps.index.kind_choice import choose_plan, make_budgets
 from sentence_beam.transforms.steps.index.matching import BUCKET_ROWS
 from sentence_beam.transforms.steps.index.segments import SegmentBuild
 from sentence_beam.transforms.steps.index.update import (
@@ -88,12 +88,12 @@ def _choose_work(
 ) -> Iterator[RowsToRead | TrainingGroup]:
     shards, checksums = _read_shards(settled, run.root)
     rows = sum(rows for _, rows, _ in shards)
-    before = last_with_index(run)
+    before = find_last_with_index(run)
     request, lack = _replace_unbuildable(requested, rows)
-    metric = metric_of(request, run, before)
+    metric = choose_metric(request, run, before)
     unit = run.space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
-    why = lack or requested.retrain or why_retrain(run, before, request, rows)
+    why = lack or requested.retrain or explain_retrain(run, before, request, rows)
     if before is not None and before.index is not None and why is None:
         # under another metric that ranks the rows alike, as it is remembered
         remembered = replace(before.index.request, metric=request.metric)
@@ -105,7 +105,7 @@ def _choose_work(
         return
     times = 1 + before.index.trained.times if before and before.index else 1
     work = IndexJob(
-        run.root, run.id, plan_of(request, rows, run.space.dim, scored_by(metric), unit), rows,
+        run.root, run.id, choose_plan(request, rows, run.space.dim, choose_scoring_metric(metric), unit), rows,
         request, metric, why or "", times, unit,
         required=not requested.remembered and request.target_recall is not None,
     )  # fmt: skip
@@ -178,7 +178,7 @@ def _plan_update(
     )
 
 
-def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
+def choose_metric(request: IndexRequest, run: Run, before: Manifest | None) -> str:
     """Return the metric of a run's index: requested, the last index's, or remembered.
 
     `before` is the last snapshot with an index. The store may have been given another metric since,
@@ -191,7 +191,7 @@ def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
     return run.options.metric or "cosine"
 
 
-def last_with_index(run: Run) -> Manifest | None:
+def find_last_with_index(run: Run) -> Manifest | None:
     """Return the last snapshot that has an index, if it is not long ago."""
     earlier = run.previous
     for _ in range(SNAPSHOTS_BACK):
@@ -205,7 +205,9 @@ def last_with_index(run: Run) -> Manifest | None:
     return None
 
 
-def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
+def explain_retrain(
+    run: Run, before: Manifest | None, request: IndexRequest, rows: int
+) -> str | None:
     """Return why the quantizer of the last index does not serve a run, in one line.
 
     Returns None if it does, "" if there is none.
@@ -216,7 +218,7 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
     return (
         _explain_other_vectors(run, before)
         or _explain_other_index(run, before, request, current, rows)
-        or resized(current.trained.corpus, rows)
+        or explain_resized(current.trained.corpus, rows)
     )
 
 
@@ -235,7 +237,7 @@ def _explain_other_index(
     run: Run, before: Manifest, request: IndexRequest, current: IndexEntry, rows: int
 ) -> str | None:
     """Return why a request is not for the kind of the current index."""
-    metrics = {metric_of(request, run, before), current.metric}
+    metrics = {choose_metric(request, run, before), current.metric}
     # over rows of length 1, inner product is the cosine
     ranks_alike = len(metrics) == 1 or (before.space.normalize and metrics == {"cosine", "ip"})
     if request.kind != current.request.kind or not ranks_alike:
@@ -245,7 +247,7 @@ def _explain_other_index(
     return None
 
 
-def buckets_to_match(
+def list_buckets_to_match(
     read: list[tuple[IndexUpdateJob, Reading]],
 ) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | RunFact]:
     """Yield the buckets to match, or what needs none.
@@ -275,14 +277,14 @@ def build_again(
     It has the same quantizer, unless it `trains` another, or the file of that one is damaged.
     """
     current = changes.current
-    budgets = budgets_of(changes.request)
+    budgets = make_budgets(changes.request)
     again = current.trained
     work = IndexJob(
         job.root, job.run, job.plan(changes), changes.rows, changes.request, job.metric, why,
         1 + again.times, changes.unit, again=again, choice=current.choice,
     )  # fmt: skip
     if trains or budgets.choose or _find_damage(job, again) is not None:
-        plan = plan_of(changes.request, changes.rows, job.dim, changes.metric, changes.unit)
+        plan = choose_plan(changes.request, changes.rows, job.dim, changes.metric, changes.unit)
         work = replace(work, plan=plan, again=None, choice=None)
     return index_build.begin(work, changes.shards)
 
@@ -318,8 +320,8 @@ def _measure(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntry
     ]
     kept = [outcome.segment for outcome in of_lists if outcome.kept and outcome.segment]
     written = [outcome.segment for outcome in of_lists if not outcome.kept and outcome.segment]
-    measured = index_recall.measured_kept(folder, job.known_queries(), changes.asking, kept)
-    measured = measured.with_written(folder, sorted(written, key=lambda segment: segment.number))
+    measured = index_recall.measure_kept(folder, job.read_known_queries(), changes.asking, kept)
+    measured = measured.add_written(folder, sorted(written, key=lambda segment: segment.number))
     near, changed, deep = _measure_recall(job, measured, written)
     segments = sorted(
         (outcome.segment for outcome in built if outcome.segment),
@@ -336,15 +338,15 @@ def _measure(job: IndexUpdateJob, built: list[SegmentBuild]) -> tuple[IndexEntry
         recall_changed=changed,
         recall_100=deep,
         change=folder.parsed(scratch.CHANGE, lambda data: ChangeEntry.from_json(json.loads(data))),
-        layout=layout_of(plan),
+        layout=choose_layout(plan),
     )
     then = current.trained
     before = Fit(then.imbalance, then.closeness, then.recall)
-    sizes = measured.rows_of_lists(plan.nlist)
-    now = Fit(imbalance(sizes), closeness_of([*kept, *written]), None)
+    sizes = measured.count_rows_of_lists(plan.nlist)
+    now = Fit(imbalance(sizes), average_closeness([*kept, *written]), None)
     if near is not None:
         now = replace(now, recall=near.value, high=near.high)
-    return entry, drifted(before, now, changes.metric)
+    return entry, explain_drifted(before, now, changes.metric)
 
 
 def _measure_recall(
@@ -355,10 +357,10 @@ def _measure_recall(
     target = job.update().request.target
     fresh = [job.folder.take(scratch.fresh(segment.number)) for segment in written]
     is_new = np.concatenate([np.empty(0, np.int64), *fresh])
-    near, changed = index_recall.recall_at(current, target, measured, K, is_new)
+    near, changed = index_recall.measure_recall_at(current, target, measured, K, is_new)
     if not current.recall_100:
         return near, changed, None
-    return near, changed, index_recall.recall_at(current, target, measured, DEEP, is_new)[0]
+    return near, changed, index_recall.measure_recall_at(current, target, measured, DEEP, is_new)[0]
 
 
 def _leave_known(job: IndexUpdateJob, measured: Measurement) -> IndexFileEntry:

@@ -15,7 +15,7 @@ from sentence_beam.transforms.base.arrow_arrays import as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError, refuse_damage
 from sentence_beam.transforms.index import Candidates, held_out_keys, sample_threshold, select
 from sentence_beam.transforms.index.array_bytes import pack, unpack
-from sentence_beam.transforms.index.exact import best_first
+from sentence_beam.transforms.index.exact import sort_best_first
 
 HELD_OUT = 1000
 HELD_OUT_SHARE = 10  # at most one row in ten is held out
@@ -30,7 +30,7 @@ def held_out_below(rows: int) -> int:
     return sample_threshold(min(HELD_OUT, rows // HELD_OUT_SHARE), rows)
 
 
-def tuning_half(texts: np.ndarray) -> np.ndarray:
+def select_tuning_half(texts: np.ndarray) -> np.ndarray:
     """Return bool [q], the texts (hashes uint8 [q, 16]) that tune nprobe.
 
     Recall is reported on the others, in every run.
@@ -38,15 +38,15 @@ def tuning_half(texts: np.ndarray) -> np.ndarray:
     return texts[:, 15] % 2 == 0
 
 
-def reporting_half(texts: np.ndarray) -> np.ndarray:
+def select_reporting_half(texts: np.ndarray) -> np.ndarray:
     """Return bool [q], the texts on which recall is reported; all if a half would be empty."""
-    tuning = tuning_half(texts)
+    tuning = select_tuning_half(texts)
     if tuning.any() and not tuning.all():
         return ~tuning
     return np.ones(len(texts), bool)
 
 
-def newly_held_out(
+def choose_held_out(
     hashes: np.ndarray, below: int, crowded: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the new rows that join the held-out segment, bool [n], and new crowded texts.
@@ -110,7 +110,7 @@ class KnownQueries:
         """
         here = stays(self.positions) & (self.positions >= 0)
         gains = np.where(here, self.gains, np.float32(-np.inf))
-        best = best_first(gains, np.where(here, self.positions, -1), gains.shape[1])
+        best = sort_best_first(gains, np.where(here, self.positions, -1), gains.shape[1])
         answers = self.found.only(stays(self.found.kept))
         return replace(self, gains=best[0], positions=best[1], found=answers)
 

@@ -25,25 +25,25 @@ from sentence_beam.transforms.steps.index import held_out, scratch
 from sentence_beam.transforms.steps.index.index_folder import (
     Folder,
     ShardRows,
-    closeness_of,
-    layout_of,
+    average_closeness,
+    choose_layout,
+    choose_most_rows,
     locate,
-    most_rows,
 )
 from sentence_beam.transforms.steps.index.index_recall import (
     DEEP,
     Asking,
     K,
     Measurement,
-    answers_for,
+    count_answers,
     leave_recall,
-    tuned_recall,
+    measure_tuned_recall,
 )
 from sentence_beam.transforms.steps.index.written_ranges import (
     ListedSource,
     RangeSpan,
+    cut_spans,
     leave_written,
-    spans,
     write_range,
 )
 from sentence_beam.transforms.store.index_entries import (
@@ -101,7 +101,7 @@ class IndexJob:
             return int(self.again.held_out_below, 16)
         return held_out.held_out_below(self.rows)
 
-    def refine_writer(self) -> RefineWriter | None:
+    def make_refine_writer(self) -> RefineWriter | None:
         """Return the writer of a segment's vectors; None if the plan needs none."""
         return RefineWriter(self.plan.dim) if self.plan.rerank else None
 
@@ -156,7 +156,7 @@ class BuildWork:
         """How its segments are asked, at every nprobe that is tried."""
         plan = self.job.plan
         grid = nprobe_grid(plan.nlist, self.job.most_lists)
-        return Asking(self.trained.file, plan.metric, answers_for(plan.rerank), tuple(grid))
+        return Asking(self.trained.file, plan.metric, count_answers(plan.rerank), tuple(grid))
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class SegmentWork:
 
 def begin(job: IndexJob, shards: list[ShardRows]) -> list[TrainingGroup]:
     """Return the groups of a build: shards in order, cut into groups of even size."""
-    cut = group_by_size(shards, lambda shard: shard[1], most_rows(job.plan, job.rows))
+    cut = group_by_size(shards, lambda shard: shard[1], choose_most_rows(job.plan, job.rows))
     groups = [
         ShardGroup(
             number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part)
@@ -203,7 +203,7 @@ def build(work: BuildWork) -> BuiltGroup:
     locator = locators.LocatorBuilder()
     trained = work.trained.file
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
-    refine = job.refine_writer()
+    refine = job.make_refine_writer()
     with progress.stage("index: adding rows", job.rows, "rows"):
         for block in folder.blocks(group.shards):
             rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
@@ -235,7 +235,7 @@ def cut(built: list[BuiltGroup]) -> Iterator[SegmentWork]:
         held = work.trained.held_out.number if work.trained.held_out else -1
         numbers = (number for number in itertools.count() if number != held)
         most_bytes = work.job.request.range_bytes
-        ranges = spans(work.job.folder, work.job.plan, most_bytes, sources, numbers)
+        ranges = cut_spans(work.job.folder, work.job.plan, most_bytes, sources, numbers)
         yield from (SegmentWork(work, span=span) for span in ranges)
     elif segments:
         yield from (SegmentWork(work, segment) for segment in segments)
@@ -258,7 +258,7 @@ def conclude(built: list[SegmentWork]) -> Iterator[RunFact]:
     work = built[0].work
     segments = [item.segment for item in built if item.segment is not None]
     with progress.stage("index: measuring recall"):
-        entry = index_entry(work, segments)
+        entry = make_index_entry(work, segments)
     missed = _explain_miss(work.job.request, entry) if work.job.required else None
     if missed is not None:
         yield RunFact(problem=Problem.from_error(missed))
@@ -266,7 +266,7 @@ def conclude(built: list[SegmentWork]) -> Iterator[RunFact]:
         yield RunFact(index=IndexRecord(entry))
 
 
-def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
+def make_index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
     """Return the manifest's entry of the index, with recall measured over all segments."""
     job = work.job
     made = work.trained
@@ -274,10 +274,11 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
     segments = sorted(built, key=lambda segment: segment.number)
     texts = folder.take(scratch.TEXTS)
     measured = Measurement.none(folder.take(scratch.QUERIES), work.asking)
-    measured = measured.with_written(folder, segments)
-    half = held_out.tuning_half(texts)
+    measured = measured.add_written(folder, segments)
+    half = held_out.select_tuning_half(texts)
     recall, deep = (
-        tuned_recall(measured, k, job.plan.rerank, job.request.target, half) for k in (K, DEEP)
+        measure_tuned_recall(measured, k, job.plan.rerank, job.request.target, half)
+        for k in (K, DEEP)
     )
     tuned = recall or job.plan
     listed = [*segments, made.held_out] if made.held_out is not None else segments
@@ -297,14 +298,14 @@ def index_entry(work: BuildWork, built: list[SegmentEntry]) -> IndexEntry:
             corpus=job.rows,
             held_out_below=f"{job.held_out_below:x}",
             recall=recall.value if recall else None,
-            imbalance=imbalance(measured.rows_of_lists(job.plan.nlist)),
-            closeness=closeness_of(segments),
+            imbalance=imbalance(measured.count_rows_of_lists(job.plan.nlist)),
+            closeness=average_closeness(segments),
         ),
         recall=recall,
         recall_100=deep,
         change=ChangeEntry(TRAINED, job.why, added=job.rows, deleted=0, moved=0),
         choice=job.choice,
-        layout=layout_of(job.plan),
+        layout=choose_layout(job.plan),
     )
     if job.again is not None:
         change = ChangeEntry(REWRITTEN, job.why, added=0, deleted=0, moved=0)
@@ -320,12 +321,12 @@ def _leave_known(work: BuildWork, entry: IndexEntry, measured: Measurement) -> I
     folder = work.job.folder
     texts = folder.take(scratch.TEXTS)
     queries = measured.known(texts, folder.take(scratch.CROWDED))
-    queries = queries.of(np.flatnonzero(held_out.reporting_half(texts)))
+    queries = queries.of(np.flatnonzero(held_out.select_reporting_half(texts)))
     asking = Asking.from_index(entry, work.job.plan.metric)
     if entry.recall is None:  # nothing was found, at any nprobe
         answers = Candidates.none(len(queries.texts), asking.depth, asking.nprobes)
     else:
-        answers = queries.found.narrowed(asking.nprobes)
+        answers = queries.found.narrow(asking.nprobes)
     queries = replace(queries, found=answers)
     return IndexFileEntry(*folder.write(queries.to_bytes(), "queries"))
 

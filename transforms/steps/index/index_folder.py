@@ -19,7 +19,7 @@ from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.index import IndexPlan, WrittenSegment
 from sentence_beam.transforms.index.exact_vectors import RefineWriter
-from sentence_beam.transforms.index.metric_vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
 from sentence_beam.transforms.steps.index import matching
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import IndexFileEntry, SegmentEntry
@@ -46,7 +46,7 @@ class RowBlock:
     hash_column: pa.Array
 
 
-def array_of(data: bytes) -> np.ndarray:
+def parse_array(data: bytes) -> np.ndarray:
     """Return the array of a .npy file's bytes."""
     array: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
     return array
@@ -86,7 +86,7 @@ class Folder:
 
     def take(self, name: str) -> np.ndarray:
         """Return the array that an earlier step left under a name."""
-        return self.parsed(name, array_of)
+        return self.parsed(name, parse_array)
 
     def parsed(self, name: str, parse: Callable[[bytes], Item]) -> Item:
         """Return what `parse` makes of the bytes that an earlier step left under a name.
@@ -147,7 +147,7 @@ class Folder:
             self.checksum(path),
             refine=refine_file,
         )  # fmt: skip
-        return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
+        return self.located(empty, locators.add_checks(locator, made.checks.to_text()))
 
     def located(self, segment: SegmentEntry, locator: pa.Table) -> SegmentEntry:
         """Return the segment with another locator, which is written."""
@@ -160,7 +160,7 @@ class Folder:
             locator_sha256=sha256,
             locator_checksum=self.checksum(path),
             locator_bytes=len(data),
-            locator_footer=hashlib.sha256(locators.footer(data)).hexdigest(),
+            locator_footer=hashlib.sha256(locators.extract_footer(data)).hexdigest(),
         )
 
     def checksum(self, path: str) -> str:
@@ -191,7 +191,7 @@ class Folder:
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """Return the vectors of a shard's column as the index holds them, float32 [n, d]."""
-        return prepared(as_matrix(column), self.metric)
+        return prepare_vectors(as_matrix(column), self.metric)
 
     def blocks(self, shards: Iterable[str]) -> Iterator[RowBlock]:
         """Yield the rows of some shards (paths relative to the store), block by block."""
@@ -211,7 +211,7 @@ def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) 
         )
 
 
-def most_rows(plan: IndexPlan, rows: int) -> int:
+def choose_most_rows(plan: IndexPlan, rows: int) -> int:
     """Return the most rows of one segment.
 
     There are enough segments to build in parallel, and few enough to search.
@@ -219,12 +219,12 @@ def most_rows(plan: IndexPlan, rows: int) -> int:
     return min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
 
 
-def layout_of(plan: IndexPlan) -> str | None:
+def choose_layout(plan: IndexPlan) -> str | None:
     """Return the layout of an index: "lists" if its base is cut into ranges, None if by rows."""
     return "lists" if plan.nlist else None
 
 
-def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
+def average_closeness(segments: Iterable[SegmentEntry]) -> float | None:
     """Return the mean score of all live rows with their nearest centroid.
 
     Returns None if no segment has lists.

@@ -19,9 +19,9 @@ from sentence_beam.transforms.index import (
     SegmentFile,
     TrainedIndex,
 )
-from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.index_kinds import choose_depth
 from sentence_beam.transforms.index.range_readers import RangeFile
-from sentence_beam.transforms.index.recall import recall_among, recall_of, tuned
+from sentence_beam.transforms.index.recall import measure_known_recall, measure_recall_among, tuned
 from sentence_beam.transforms.index.segment import list_sizes
 from sentence_beam.transforms.steps.index import held_out, scratch
 from sentence_beam.transforms.steps.index.held_out import KnownQueries
@@ -57,19 +57,19 @@ class Asking:
     @classmethod
     def from_index(cls, index: IndexEntry, metric: str) -> "Asking":
         """Return how an index is asked that was tuned before."""
-        nprobes = sorted({max(1, index.nprobe), max(1, index.nprobe_for(DEEP))})
+        nprobes = sorted({max(1, index.nprobe), max(1, index.choose_nprobe(DEEP))})
         trained = IndexFileEntry(index.trained.path, index.trained.sha256)
-        return cls(trained, metric, answers_for(index.rerank), tuple(nprobes))
+        return cls(trained, metric, count_answers(index.rerank), tuple(nprobes))
 
 
-def answers_for(rerank: int) -> int:
+def count_answers(rerank: int) -> int:
     """Return the number of answers to ask for; `rerank` is that of the plan or the index."""
-    needed = depth_for(DEEP, rerank)
+    needed = choose_depth(DEEP, rerank)
     return needed + needed // SPARE
 
 
 @functools.lru_cache(1)
-def trained_index(folder: Folder, trained: IndexFileEntry) -> TrainedIndex:
+def open_trained(folder: Folder, trained: IndexFileEntry) -> TrainedIndex:
     """Return the trained index that segments share; a process opens it once.
 
     Raises DamagedIndexError if its file is not what was written.
@@ -89,7 +89,7 @@ def leave_queries(
     """
     keys, first = np.unique(as_keys(hashes), return_index=True)
     first = first[~np.isin(keys, as_keys(crowded))]
-    first = first[held_out.reporting_half(hashes[first])]
+    first = first[held_out.select_reporting_half(hashes[first])]
     place = _find_places(as_keys(hashes[first]), as_keys(last.texts))
     if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
         first = first[place >= 0]
@@ -125,7 +125,7 @@ def _ask(
 ) -> Candidates:  # fmt: skip
     file: SegmentFile | RangeFile
     file = RangeFile.local(path, keep) if segment.lists else SegmentFile(path, keep)
-    index = SegmentedIndex.open([file], trained_index(folder, asking.trained))
+    index = SegmentedIndex.open([file], open_trained(folder, asking.trained))
     nprobes = list(asking.nprobes)
     return Candidates.search(index, queries, asking.depth, nprobes, segment=segment.number)
 
@@ -167,7 +167,7 @@ def leave_unknown(
     folder.put(scratch.found(segment.number), answers.of(spread).to_bytes())
 
 
-def known_neighbours(
+def find_known_neighbours(
     folder: Folder, last: KnownQueries, metric: str, target: int, numbers: dict[int, np.ndarray],
     locator: pa.Table,
 ) -> ExactNeighbours:  # fmt: skip
@@ -201,7 +201,7 @@ def _read_exact(
 ) -> ExactNeighbours:
     """Return the true neighbours among all live rows of a segment, read from their shards."""
     exact = ExactNeighbours(queries, DEEP, metric)
-    shards, names = locators.shards_of(locator)
+    shards, names = locators.list_shards(locator)
     row = locator.column("row").to_numpy()
     for shard, name in enumerate(names):
         local = np.flatnonzero(shards == shard)
@@ -230,7 +230,7 @@ class Measurement:
         exact = ExactNeighbours(queries, DEEP, asking.metric)
         return cls(exact, answers, np.empty((0, 3), np.int64))
 
-    def with_written(self, folder: Folder, segments: Iterable[SegmentEntry]) -> "Measurement":
+    def add_written(self, folder: Folder, segments: Iterable[SegmentEntry]) -> "Measurement":
         """Return those of other segments too, which were asked."""
         measured = self
         for segment in segments:
@@ -239,10 +239,10 @@ class Measurement:
             first = segment.lists[0] if segment.lists else 0
             number = np.full(len(place), segment.number)
             sizes = np.stack([number, first + place, lengths[place]], axis=1)
-            measured = measured.with_left(folder, segment.number, sizes)
+            measured = measured.add_left(folder, segment.number, sizes)
         return measured
 
-    def with_left(self, folder: Folder, number: int, sizes: np.ndarray) -> "Measurement":
+    def add_left(self, folder: Folder, number: int, sizes: np.ndarray) -> "Measurement":
         """Return those with what was left of a segment; `sizes` are those of its lists."""
         parse = functools.partial(ExactNeighbours.from_bytes, queries=self.exact.queries)
         exact = folder.parsed(scratch.exact(number), parse)
@@ -251,7 +251,7 @@ class Measurement:
             self.exact.merge(exact), self.found.merge(answers), np.concatenate([self.sizes, sizes])
         )
 
-    def rows_of_lists(self, nlist: int) -> np.ndarray:
+    def count_rows_of_lists(self, nlist: int) -> np.ndarray:
         """Return the rows in each list, float64 [nlist]."""
         return np.bincount(self.sizes[:, 1], weights=self.sizes[:, 2], minlength=nlist)
 
@@ -261,7 +261,7 @@ class Measurement:
         return KnownQueries(texts, gains, positions, bound, self.found, crowded, self.sizes)
 
 
-def measured_kept(
+def measure_kept(
     folder: Folder, last: KnownQueries, asking: Asking, kept: Sequence[SegmentEntry]
 ) -> Measurement:
     """Return the queries' neighbours and answers in the segments that stay."""
@@ -281,11 +281,11 @@ def measured_kept(
     measured = Measurement(exact, had.found, last.sizes[np.isin(last.sizes[:, 0], numbers)])
     if (place < 0).any():
         for number in numbers:
-            measured = measured.with_left(folder, number, np.empty((0, 3), np.int64))
+            measured = measured.add_left(folder, number, np.empty((0, 3), np.int64))
     return measured
 
 
-def tuned_recall(
+def measure_tuned_recall(
     measurement: Measurement, k: int, rerank: int, target: float, tuning: np.ndarray
 ) -> TunedRecallEntry | None:
     """Return recall at one k, with the nprobe tuned for it on some of the queries, bool [q]."""
@@ -293,7 +293,7 @@ def tuned_recall(
     return TunedRecallEntry(**measured) if measured else None
 
 
-def recall_at(
+def measure_recall_at(
     index: IndexEntry, target: float, measured: Measurement, k: int, is_new: np.ndarray
 ) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
     """Return recall of an index over all rows, and over the new ones; None if it is not known.
@@ -301,12 +301,12 @@ def recall_at(
     `is_new` int64 are positions of new rows, all that are among the true neighbours.
     """
     exact = measured.exact.at(k)
-    nprobe = max(1, index.nprobe_for(k))
-    depth = depth_for(k, index.rerank)
+    nprobe = max(1, index.choose_nprobe(k))
+    depth = choose_depth(k, index.rerank)
     positions = measured.found.positions(nprobe, depth)
     settled = measured.found.settled(nprobe, depth)
-    recall = recall_of(exact, positions, settled)
-    changed = recall_among(exact, positions, settled, lambda rows: np.isin(rows, is_new))
+    recall = measure_known_recall(exact, positions, settled)
+    changed = measure_recall_among(exact, positions, settled, lambda rows: np.isin(rows, is_new))
     entry = None
     if recall:
         rerank = depth if depth > k else 0

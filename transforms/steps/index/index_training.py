@@ -26,7 +26,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.index import SegmentChecks, WrittenSegment, cells, flat_segment
 from sentence_beam.transforms.index.budgets import SAMPLE
 from sentence_beam.transforms.index.kmeans import kmeans
-from sentence_beam.transforms.index.quantizer import CODEC_ROWS, assembled
+from sentence_beam.transforms.index.quantizer import CODEC_ROWS, assemble_index
 from sentence_beam.transforms.index.walk import walk
 from sentence_beam.transforms.steps.index import held_out, kind_choice, scratch
 from sentence_beam.transforms.steps.index.index_build import BuildWork, IndexJob, Trained
@@ -37,13 +37,13 @@ from sentence_beam.transforms.steps.index.training_sample import (
     SampledGroup,
     SamplePart,
     TrainingItem,
-    any_rows,
-    cells_of,
-    groups_of,
-    known_parts,
     leave_rows,
-    parts_of,
+    list_parts,
+    read_any_rows,
+    read_known_parts,
     read_rows,
+    select_cells,
+    select_groups,
 )
 from sentence_beam.transforms.store.index_entries import IndexFileEntry
 from sentence_beam.transforms.store.index_files import checked_files as index_files
@@ -57,18 +57,18 @@ def divide(sampled: list[TrainingItem]) -> Iterator[TrainingItem]:
 
     Yields nothing if no lists are to be found.
     """
-    groups = groups_of(sampled)
+    groups = select_groups(sampled)
     job = groups[0].job
     if any(group.problem for group in groups) or not job.plan.nlist or job.again is not None:
         return
-    parts = parts_of(groups)
-    count = cells.cells_for(job.plan.nlist)
+    parts = list_parts(groups)
+    count = cells.count_cells(job.plan.nlist)
     job.folder.put(scratch.PARTS, "\n".join(f"{part.name} {part.rows}" for part in parts).encode())
     if not count:
         yield TrainingItem(cell=CellWork(job, 0, 0, job.plan.nlist))
         return
     with progress.stage("index: training"):
-        rows = np.concatenate(list(any_rows(job, parts, cells.COARSE_ROWS * count)))
+        rows = np.concatenate(list(read_any_rows(job, parts, cells.COARSE_ROWS * count)))
         job.folder.leave(scratch.COARSE, kmeans(rows, min(count, len(rows)), job.plan.metric))
     yield from (TrainingItem(part=PartWork(job, part)) for part in parts)
 
@@ -92,8 +92,8 @@ def _sort_part(work: PartWork) -> None:
         rows, numbers, cell = _assign_to_lists(work, coarse)
     else:
         rows = read_rows(folder, [(work.part.name, 0, work.part.rows)], work.job.plan.dim)
-        rows = cells.distinct(rows)
-        cell = cells.nearest(rows, coarse, work.job.plan.metric)[1][:, 0]
+        rows = cells.remove_copies(rows)
+        cell = cells.find_nearest(rows, coarse, work.job.plan.metric)[1][:, 0]
         numbers = cell
     order = np.argsort(cell, kind="stable")
     marked = np.empty((len(rows), work.job.plan.dim + 1), np.float32)
@@ -115,8 +115,8 @@ def _assign_to_lists(
     name = scratch.sorted_part(before, work.part.name)
     rows = np.ascontiguousarray(read_rows(folder, [(name, 0, count)], plan.dim + 1)[:, :-1])
     bounds = folder.take(scratch.BOUNDS)
-    lists = lists_after(folder, before, plan.dim)
-    numbers = cells.nearest_of_cells(rows, coarse, lists, bounds, plan.metric)
+    lists = read_lists_after(folder, before, plan.dim)
+    numbers = cells.find_nearest_of_cells(rows, coarse, lists, bounds, plan.metric)
     return rows, numbers, np.searchsorted(bounds, numbers, side="right") - 1
 
 
@@ -129,10 +129,10 @@ def allot(assigned: list[TrainingItem]) -> Iterator[TrainingItem]:
     job = parts[0].job
     turn = parts[0].turn
     counts = np.stack(
-        [job.folder.take(scratch.counts(turn, part.name)) for part in known_parts(job.folder)]
+        [job.folder.take(scratch.counts(turn, part.name)) for part in read_known_parts(job.folder)]
     )
     if not turn:
-        allotted = cells.allotted(job.plan.nlist, counts.sum(axis=0))
+        allotted = cells.allot_lists(job.plan.nlist, counts.sum(axis=0))
         job.folder.leave(scratch.BOUNDS, np.concatenate([[0], np.cumsum(allotted)]))
     bounds = job.folder.take(scratch.BOUNDS)
     ends = np.cumsum(counts, axis=1)
@@ -164,20 +164,20 @@ def _find_centroids(work: CellWork, lists: int) -> np.ndarray:
     folder = work.job.folder
     plan = work.job.plan
     if work.turn is None:
-        wanted = [(part.name, 0, part.rows) for part in known_parts(folder)]
+        wanted = [(part.name, 0, part.rows) for part in read_known_parts(folder)]
         rows = read_rows(folder, wanted, plan.dim)
         return kmeans(rows, min(lists, len(rows)), plan.metric)
-    rows, numbers = rows_of_cell(work, work.turn)
+    rows, numbers = read_rows_of_cell(work, work.turn)
     if not work.turn:
-        return cells.lists_of_cell(rows, lists, plan.metric)
+        return cells.find_lists_of_cell(rows, lists, plan.metric)
     former = folder.take(scratch.lists_of_cell(work.number, work.turn - 1))
-    return cells.middles(rows, numbers - work.first, former, plan.metric)
+    return cells.average_lists(rows, numbers - work.first, former, plan.metric)
 
 
-def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
+def read_rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows float32 [n, dim] of a cell in all parts, and their numbers int32 [n]."""
     folder = work.job.folder
-    parts = known_parts(work.job.folder)
+    parts = read_known_parts(work.job.folder)
     size = 2 * 8 * len(parts)
     places = folder.part(scratch.places(turn), work.number * size, (work.number + 1) * size)
     starts, ends = np.frombuffer(places, "<i8").reshape(2, -1).tolist()
@@ -188,18 +188,18 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
 
 def again(clustered: list[TrainingItem]) -> Iterator[TrainingItem]:
     """Yield the parts for the next pass over all rows; a cell that is the whole sample passes."""
-    cells = cells_of(clustered)
+    cells = select_cells(clustered)
     job = cells[0].job
     turn = cells[0].turn
     if turn is None:
         yield from clustered
         return
-    for part in known_parts(job.folder):
+    for part in read_known_parts(job.folder):
         yield TrainingItem(part=PartWork(job, part, turn + 1))
 
 
 @functools.lru_cache(maxsize=1)
-def lists_after(folder: Folder, turn: int, dim: int) -> np.ndarray:
+def read_lists_after(folder: Folder, turn: int, dim: int) -> np.ndarray:
     """Return the centroids of all lists after a pass, kept for the next part.
 
     Those of a cell are read into their place, so that no list is held twice.
@@ -213,14 +213,14 @@ def lists_after(folder: Folder, turn: int, dim: int) -> np.ndarray:
 
 def finish(items: list[TrainingItem]) -> Iterator[BuildWork | RunFact]:
     """Yield every group with what was trained on the sample; or the problem of sampling."""
-    sampled = groups_of(items)
+    sampled = select_groups(items)
     problems = [group.problem for group in sampled if group.problem is not None]
     if problems:
         yield RunFact(problem=min(problems, key=lambda problem: problem.message))
         return
     try:
         with progress.stage("index: training"):
-            job, trained = _train(sampled[0].job, sampled, cells_of(items))
+            job, trained = _train(sampled[0].job, sampled, select_cells(items))
     except SentenceBeamError as error:
         yield RunFact(problem=Problem.from_error(error))
         return
@@ -234,19 +234,21 @@ def _train(
 
     The latter are a Flat segment, written. Raises DataGateError if no index serves the request.
     """
-    parts = parts_of(sampled)
-    lists_after.cache_clear()
+    parts = list_parts(sampled)
+    read_lists_after.cache_clear()
     vectors, locator = _gather_held_out(job, sampled)
     if job.again is not None:
         data = index_files.read(job.folder.stored(job.again.path), job.again.sha256)
     else:
-        data = assembled(job.plan, _order_lists(job, clustered), any_rows(job, parts, CODEC_ROWS))
+        data = assemble_index(
+            job.plan, _order_lists(job, clustered), read_any_rows(job, parts, CODEC_ROWS)
+        )
         job, data = _choose_kind(job, data, parts)
     segment = None
     if len(vectors):
         flat = flat_segment([vectors], job.plan.dim, job.plan.metric)
         made = WrittenSegment(flat, SegmentChecks.from_data(flat))
-        refine = job.refine_writer()
+        refine = job.make_refine_writer()
         if refine:
             refine.add(vectors)
         segment = job.folder.segment(len(sampled), "held-out", made, locator, refine)
@@ -271,10 +273,10 @@ def _order_lists(job: IndexJob, clustered: list[CellWork]) -> Iterator[np.ndarra
 def _choose_kind(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
     """Return the job with its kind of index, and the trained index of that kind."""
     queries = job.folder.take(scratch.QUERIES)
-    tuning = held_out.tuning_half(job.folder.take(scratch.TEXTS))
+    tuning = held_out.select_tuning_half(job.folder.take(scratch.TEXTS))
     few = [np.empty((0, job.plan.dim), np.float32)]
-    if kind_choice.budgets_of(job.request).choose:
-        few += any_rows(job, parts, SAMPLE)
+    if kind_choice.make_budgets(job.request).choose:
+        few += read_any_rows(job, parts, SAMPLE)
     return kind_choice.choose_kind(job, trained, np.concatenate(few), queries, tuning)
 
 

@@ -5,61 +5,63 @@ from dataclasses import replace
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DataGateError
-from sentence_beam.transforms.base.values import memory_bytes
+from sentence_beam.transforms.base.values import to_memory_bytes
 from sentence_beam.transforms.index import IndexPlan, choose_index
 from sentence_beam.transforms.index.budgets import (
     SAMPLE,
     Budgets,
     Tried,
-    base_plan,
-    best,
-    held_bytes,
-    kinds,
+    choose_best,
+    count_held_bytes,
+    list_kinds,
+    make_base_plan,
     try_kinds,
 )
 from sentence_beam.transforms.index.index_spec import AUTO
-from sentence_beam.transforms.index.sizes import step_bytes
+from sentence_beam.transforms.index.sizes import estimate_step_bytes
 from sentence_beam.transforms.steps.index.index_build import IndexJob
 from sentence_beam.transforms.store.index_entries import ChoiceEntry, IndexRequest, TriedEntry
 
 ORDINARY_RAM = 3_000_000_000  # of a worker without a hint
 
 
-def budgets_of(request: IndexRequest) -> Budgets:
+def make_budgets(request: IndexRequest) -> Budgets:
     """Return the budgets of an index request."""
     return Budgets(request.target, request.max_bytes_per_row, request.max_latency_ms)
 
 
-def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
+def choose_plan(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
     """Return the plan to train; if kinds are to be compared, with the lists of all of them.
 
     Raises OptionError if no allowed index can be built of so many rows, or is small enough.
     """
-    budgets = budgets_of(request)
+    budgets = make_budgets(request)
     if not budgets.choose:
         return choose_index(rows, dim, request.spec, metric=metric, unit=unit)
     if request.index != AUTO:
         choose_index(rows, dim, request.spec, metric=metric, unit=unit)
-    return base_plan(kinds(request.spec, rows, dim, metric, unit, budgets), rows)
+    return make_base_plan(list_kinds(request.spec, rows, dim, metric, unit, budgets), rows)
 
 
-def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
+def plan_largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
     """Return the plan of a request; if kinds are to be compared, the one that holds most."""
-    budgets = budgets_of(request)
+    budgets = make_budgets(request)
     if request.index == AUTO and not budgets.choose:
         return choose_index(rows, dim)
-    return kinds(request.spec, rows, dim, "ip", True, budgets)[0]
+    return list_kinds(request.spec, rows, dim, "ip", True, budgets)[0]
 
 
-def least_ram(request: IndexRequest, rows: int, dim: int, min_ram: str | None = None) -> str | None:
+def find_least_ram(
+    request: IndexRequest, rows: int, dim: int, min_ram: str | None = None
+) -> str | None:
     """Return the memory that the steps of an index need, for Beam; None if any worker has it.
 
     A store without rows, or with too few for the index, needs none. `--min-ram` may ask for more.
     """
     if not rows or request.spec.lack_of_rows(rows):
         return min_ram
-    needed = step_bytes(largest(request, rows, dim), rows)
-    if needed <= ORDINARY_RAM or (min_ram is not None and memory_bytes(min_ram) >= needed):
+    needed = estimate_step_bytes(plan_largest(request, rows, dim), rows)
+    if needed <= ORDINARY_RAM or (min_ram is not None and to_memory_bytes(min_ram) >= needed):
         return min_ram
     return f"{-(-needed // 10**9)}GB"
 
@@ -73,17 +75,17 @@ def choose_kind(
     DataGateError if no kind serves the budgets and one is `required`.
     """
     request = job.request
-    budgets = budgets_of(request)
+    budgets = make_budgets(request)
     base = job.plan
     if not budgets.choose:
         why = "asked for by name"
         if request.spec.is_automatic:
             why = f"{request.index}, for {job.rows:,} rows"
-        return replace(job, choice=ChoiceEntry(why, held_bytes(base))), trained
-    plans = kinds(request.spec, job.rows, base.dim, base.metric, job.unit, budgets)
+        return replace(job, choice=ChoiceEntry(why, count_held_bytes(base))), trained
+    plans = list_kinds(request.spec, job.rows, base.dim, base.metric, job.unit, budgets)
     few = np.ascontiguousarray(sample[:: max(1, -(-len(sample) // SAMPLE))])
     tried = try_kinds(plans, trained, few, queries, tuning, job.rows, budgets)
-    kind, reached = best(tried, budgets)
+    kind, reached = choose_best(tried, budgets)
     share = f"finds {kind.recall or 0:.3f} of the 10 nearest among a sample of {len(few):,} rows"
     if job.required and not reached:
         costs = f"{kind.row_bytes:,} bytes a row, {kind.query_bytes:,} a query"

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, get_hash_prefixes
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.corpus.buckets import split_by_bucket
 
 BUCKET_ROWS = 2_000_000
 ADDED = pa.schema(
@@ -28,12 +28,12 @@ HELD = pa.schema([("row_hash", pa.binary(16)), ("local", pa.int64())])
 _OFFSET = 8  # bytes
 
 
-def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
+def cut_by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
     """Return the table's rows by the first bits of their hash, in the table's order."""
     if buckets == 1:
         return [table]
-    first = hash_prefixes(as_hashes(table.column("row_hash"))) >> np.uint64(32)
-    rows = dict(in_buckets(first * np.uint64(buckets) >> np.uint64(32), buckets))
+    first = get_hash_prefixes(as_hashes(table.column("row_hash"))) >> np.uint64(32)
+    rows = dict(split_by_bucket(first * np.uint64(buckets) >> np.uint64(32), buckets))
     return [table.take(pa.array(rows.get(bucket, []), pa.int64())) for bucket in range(buckets)]
 
 

@@ -19,27 +19,31 @@ from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError
 from sentence_beam.transforms.index import ExactNeighbours, SegmentFile, train
 from sentence_beam.transforms.index.exact_vectors import RefineWriter, row_type
-from sentence_beam.transforms.index.index_kinds import plan_for
+from sentence_beam.transforms.index.index_kinds import make_plan
 from sentence_beam.transforms.index.index_spec import FLAT
-from sentence_beam.transforms.index.segment import SegmentWriter, flat_vectors, rows_by_list
+from sentence_beam.transforms.index.segment import (
+    SegmentWriter,
+    read_flat_vectors,
+    read_rows_by_list,
+)
 from sentence_beam.transforms.steps.index import index_recall, matching, scratch
-from sentence_beam.transforms.steps.index.index_folder import most_rows
+from sentence_beam.transforms.steps.index.index_folder import choose_most_rows
 from sentence_beam.transforms.steps.index.target_segments import (
     KEPT,
     SAME_RANGE,
     WRITTEN,
     TargetSegment,
-    decision_of,
+    decide_segments,
 )
 from sentence_beam.transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
 from sentence_beam.transforms.steps.index.update_rows import HELD, MOVED, NEW, MatchedRows, take
 from sentence_beam.transforms.steps.index.written_ranges import (
     ListedSource,
     RangeSpan,
+    cut_spans,
+    keep_spans,
     leave_listed,
     leave_written,
-    same_spans,
-    spans,
     write_range,
 )
 from sentence_beam.transforms.store.index_entries import SegmentEntry
@@ -82,7 +86,7 @@ def decide(
     job = matches[0][0]
     update = job.update()
     matched = MatchedRows.from_matches(update, [match for _, match in matches])
-    decision = decision_of(update, matched, most_rows(job.plan(update), update.rows))
+    decision = decide_segments(update, matched, choose_most_rows(job.plan(update), update.rows))
     leave_held_out_queries(job, update, matched.crowded)
     change = json.dumps(decision.change.to_json(), sort_keys=True)
     job.folder.put(scratch.CHANGE, change.encode())
@@ -93,13 +97,13 @@ def leave_held_out_queries(
     job: IndexUpdateJob, update: IndexUpdate, crowded: Sequence[str]
 ) -> None:
     """Leave the held-out texts to report on; `crowded` texts (hex) are so from now on."""
-    queries = job.known_queries()
+    queries = job.read_known_queries()
     vectors = np.empty((0, job.dim), np.float32)
     hashes = np.empty((0, 16), np.uint8)
     if update.held_out is not None:
         state = SegmentState(job, update.held_out)
         with job.folder.on_disk(update.held_out) as path:
-            vectors = flat_vectors(path)[state.keep]
+            vectors = read_flat_vectors(path)[state.keep]
         hashes = as_hashes(state.table.column("row_hash").combine_chunks())[state.keep]
     before = queries.crowded
     if update.erased is not None:
@@ -184,7 +188,7 @@ def _list_segment(job: IndexUpdateJob, source: SegmentState) -> ListedSource:
     update = job.update()
     segment = source.segment
     with job.folder.on_disk(segment) as path:
-        listed = rows_by_list(path).only(source.keep)
+        listed = read_rows_by_list(path).only(source.keep)
     vectors = None
     if update.current.rerank:
         vectors = np.zeros(segment.rows, row_type(job.dim))
@@ -217,7 +221,7 @@ def _keep(job: IndexUpdateJob, state: SegmentState) -> SegmentEntry:
     """Return a segment whose file stays; its locator too, if none of its rows changed."""
     segment = job.folder.located(state.segment, state.table) if state.touched else state.segment
     if segment.kind != HELD_OUT:
-        index_recall.leave_gone(job.folder, segment.number, job.known_queries(), state.gone)
+        index_recall.leave_gone(job.folder, segment.number, job.read_known_queries(), state.gone)
         asking = job.update().asking
         index_recall.leave_unknown(job.folder, segment, asking, lambda: (state.keep, state.table))
     return segment
@@ -278,8 +282,8 @@ def _find_known_neighbours(
     job: IndexUpdateJob, target: int, numbers: dict[int, np.ndarray], locator: pa.Table
 ) -> ExactNeighbours:
     metric = job.update().metric
-    return index_recall.known_neighbours(
-        job.folder, job.known_queries(), metric, target, numbers, locator
+    return index_recall.find_known_neighbours(
+        job.folder, job.read_known_queries(), metric, target, numbers, locator
     )
 
 
@@ -294,7 +298,7 @@ def _read_vectors_beside(job: IndexUpdateJob, source: SegmentState) -> np.ndarra
 def _read_empty(job: IndexUpdateJob, target: TargetSegment) -> bytes:
     """Return the index without rows, as bytes, from which a segment starts."""
     if target.kind == HELD_OUT:
-        plan = plan_for(FLAT, 0, job.dim, job.update().metric)
+        plan = make_plan(FLAT, 0, job.dim, job.update().metric)
         return train(plan, np.empty((0, job.dim), np.float32))
     return _read_trained(job)
 
@@ -359,10 +363,10 @@ def cut(
         others = [build.segment.number for build in builds if build.segment is not None]
         numbers = itertools.count(1 + max([*update.segments, *others]))
         if sources[0].same is not None:
-            ranges = same_spans(job.folder, update.metric, sources, numbers)
+            ranges = keep_spans(job.folder, update.metric, sources, numbers)
         else:
             most_bytes = update.request.range_bytes
-            ranges = spans(job.folder, job.plan(update), most_bytes, sources, numbers)
+            ranges = cut_spans(job.folder, job.plan(update), most_bytes, sources, numbers)
         targets += [RangeTarget(span=span) for span in ranges]
     yield from ((job, target) for target in targets)
 

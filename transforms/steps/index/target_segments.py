@@ -48,7 +48,7 @@ class Decision:
     change: ChangeEntry
 
 
-def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
+def decide_segments(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     """Return the segments of the updated index, of at most `limit` rows each.
 
     1. A segment without live rows is removed.

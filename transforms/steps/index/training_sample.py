@@ -82,13 +82,13 @@ class TrainingItem:
     cell: CellWork | None = None
 
 
-def groups_of(items: Iterable[TrainingItem]) -> list[SampledGroup]:
+def select_groups(items: Iterable[TrainingItem]) -> list[SampledGroup]:
     """Return the sampled groups among the items, by their number."""
     groups = [item.group for item in items if item.group is not None]
     return sorted(groups, key=lambda sampled: sampled.group.number)
 
 
-def cells_of(items: Iterable[TrainingItem]) -> list[CellWork]:
+def select_cells(items: Iterable[TrainingItem]) -> list[CellWork]:
     """Return the cells among the items, in the order of their lists."""
     return sorted(
         (item.cell for item in items if item.cell is not None), key=lambda cell: cell.first
@@ -168,7 +168,7 @@ class SampleWriter:
         self._keys = []
 
 
-def parts_of(groups: list[SampledGroup]) -> list[SamplePart]:
+def list_parts(groups: list[SampledGroup]) -> list[SamplePart]:
     """Return all parts of the sample in order; also held-out rows if every row is needed."""
     ordered = sorted(groups, key=lambda sampled: sampled.group.number)
     parts = [
@@ -217,7 +217,7 @@ def read_pieces(
             yield np.frombuffer(data, "<f4").reshape(-1, width)
 
 
-def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.ndarray]:
+def read_any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.ndarray]:
     """Yield about `most` rows of the sample in pieces: the first of each part, which are any."""
     rows = sum(part.rows for part in parts)
     share = min(1.0, most / max(1, rows))
@@ -226,7 +226,7 @@ def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.n
     )
 
 
-def known_parts(folder: Folder) -> list[SamplePart]:
+def read_known_parts(folder: Folder) -> list[SamplePart]:
     """Return the parts of the sample, in order."""
     return folder.parsed(scratch.PARTS, _parse_parts)
 

@@ -35,8 +35,8 @@ import numpy as np
 
 from sentence_beam.transforms.base.json_entries import JsonEntry
 from sentence_beam.transforms.index import IndexPlan
-from sentence_beam.transforms.index.index_kinds import plan_for
-from sentence_beam.transforms.index.metric_vectors import scored_by
+from sentence_beam.transforms.index.index_kinds import make_plan
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric
 from sentence_beam.transforms.steps.index import scratch
 from sentence_beam.transforms.steps.index.held_out import KnownQueries
 from sentence_beam.transforms.steps.index.index_folder import Folder, ShardRows
@@ -109,7 +109,7 @@ class IndexUpdate(JsonEntry):
     @property
     def metric(self) -> str:
         """The metric of the scores, ip or l2."""
-        return scored_by(self.current.metric)
+        return choose_scoring_metric(self.current.metric)
 
     @property
     def asking(self) -> Asking:
@@ -162,9 +162,9 @@ class IndexUpdateJob:
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """Return the plan by which the current index was trained."""
-        return plan_for(update.current.spec, update.rows, self.dim, update.metric)
+        return make_plan(update.current.spec, update.rows, self.dim, update.metric)
 
-    def known_queries(self) -> KnownQueries:
+    def read_known_queries(self) -> KnownQueries:
         """Return the held-out texts of which anything is known; a process reads them once."""
         return _read_known_queries(self)
 
@@ -188,6 +188,6 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
     job.folder.put(scratch.PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
     if update.is_none:
         return [(STANDING, number) for number in update.segments]
-    job.folder.leave(scratch.WAS_CROWDED, job.known_queries().crowded)
+    job.folder.leave(scratch.WAS_CROWDED, job.read_known_queries().crowded)
     added = [(ADDED, group) for group in range(len(update.added))]
     return [*added, *((REMOVED, number) for number in update.segments)]

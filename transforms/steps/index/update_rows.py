@@ -13,9 +13,9 @@ import pyarrow as pa
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_keys
 from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError
-from sentence_beam.transforms.base.pairing import paired
+from sentence_beam.transforms.base.pairing import pair_rows
 from sentence_beam.transforms.steps.index import matching, scratch
-from sentence_beam.transforms.steps.index.held_out import newly_held_out
+from sentence_beam.transforms.steps.index.held_out import choose_held_out
 from sentence_beam.transforms.steps.index.update import (
     ADDED,
     HELD_OUT,
@@ -26,7 +26,7 @@ from sentence_beam.transforms.steps.index.update import (
 )
 from sentence_beam.transforms.store.index_entries import SegmentEntry
 from sentence_beam.transforms.store.index_files import locators
-from sentence_beam.transforms.store.index_files.locator_file import rows_in
+from sentence_beam.transforms.store.index_files.locator_file import read_rows_in
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.shards.shard_reading import check_shard, read_shard
 
@@ -53,24 +53,24 @@ class SentRows:
     data: bytes
 
 
-def sent(job: IndexUpdateJob, reader: Reader, source: int, rows: pa.Table) -> SentRows:
+def send(job: IndexUpdateJob, reader: Reader, source: int, rows: pa.Table) -> SentRows:
     """Return the rows of a source for a reader."""
     return SentRows(job, reader, source, matching.to_bytes([rows]))
 
 
-def sent_by_bucket(
+def send_by_bucket(
     job: IndexUpdateJob, kind: str, source: int, buckets: list[pa.Table]
 ) -> Iterator[SentRows]:
     """Yield the rows of a source for each bucket that has any."""
     for bucket, rows in enumerate(buckets):
         if len(rows):
-            yield sent(job, (kind, bucket), source, rows)
+            yield send(job, (kind, bucket), source, rows)
 
 
-def nothing(job: IndexUpdateJob, readers: Iterable[Reader]) -> Iterator[SentRows]:
+def send_nothing(job: IndexUpdateJob, readers: Iterable[Reader]) -> Iterator[SentRows]:
     """Yield no rows for each reader, so that it finds a file."""
     for kind, number in readers:
-        yield sent(job, (kind, number), -1, SCHEMAS[kind].empty_table())
+        yield send(job, (kind, number), -1, SCHEMAS[kind].empty_table())
 
 
 def gather(reader: Reader, sent_rows: Iterable[SentRows]) -> IndexUpdateJob:
@@ -166,10 +166,14 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[Sen
         return Reading(damaged=job.folder.relative(error)), []
     except SentenceBeamError as error:
         return Reading(problem=Problem.from_error(error)), []
-    rows = list(sent_by_bucket(job, kind, number, matching.by_bucket(rows_to_send, update.buckets)))
+    rows = list(
+        send_by_bucket(job, kind, number, matching.cut_by_bucket(rows_to_send, update.buckets))
+    )
     if kind == REMOVED and number == min(update.segments):
         buckets = range(update.buckets)
-        rows += nothing(job, [(kind, bucket) for kind in (ADDED, REMOVED) for bucket in buckets])
+        rows += send_nothing(
+            job, [(kind, bucket) for kind in (ADDED, REMOVED) for bucket in buckets]
+        )
     return Reading(), rows
 
 
@@ -198,9 +202,9 @@ def _read_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntr
         held = (
             locator.select(["row_hash"]).take(pa.array(live)).append_column("local", pa.array(live))
         )
-        buckets = matching.by_bucket(held.cast(matching.HELD), update.buckets)
+        buckets = matching.cut_by_bucket(held.cast(matching.HELD), update.buckets)
         job.folder.put(scratch.HELD_OUT_ROWS, matching.to_bytes(buckets))
-    rows = rows_in(job.root, segment, set(update.removed))
+    rows = read_rows_in(job.root, segment, set(update.removed))
     return rows.select(matching.REMOVED.names).cast(matching.REMOVED)
 
 
@@ -213,7 +217,7 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[MatchedRows, list[SentRows]
     by_segment = take_removed(job, bucket)
     removed = pa.concat_tables(by_segment.values())
     added = take(job, ADDED, bucket)
-    kept, place = paired(removed, added, by="row_hash", first="id")
+    kept, place = pair_rows(removed, added, by="row_hash", first="id")
 
     ends = np.cumsum([0, *map(len, by_segment.values())])
     table = _place_removed(removed, added, kept, place)
@@ -238,9 +242,9 @@ def match(job: IndexUpdateJob, bucket: int) -> tuple[MatchedRows, list[SentRows]
     rows = {(MOVED, segment): table for segment, table in moves.items()}
     rows |= {(NEW, group): table for group, table in enumerate(new)}
     rows[HELD, 0] = held
-    sending = [sent(job, reader, bucket, table) for reader, table in rows.items() if len(table)]
+    sending = [send(job, reader, bucket, table) for reader, table in rows.items() if len(table)]
     if bucket == 0:
-        sending += nothing(job, rows)
+        sending += send_nothing(job, rows)
     return counts, sending
 
 
@@ -263,7 +267,7 @@ def _sort_new_rows(
     """Return new rows of the lists by group, those held out, and new crowded texts."""
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
     below = int(update.current.trained.held_out_below, 16)
-    held, crowded = newly_held_out(
+    held, crowded = choose_held_out(
         hashes, below, as_keys(job.folder.take(scratch.WAS_CROWDED)), held_texts
     )
     table = rows.select(["shard", "row"]).cast(matching.NEW)

@@ -94,7 +94,7 @@ def leave_listed(
     records["row"] = listed.rows
     folder.put(scratch.listed_codes(source), records.tobytes())
     rows_by_list = locator.take(pa.array(listed.rows))
-    numbers, names = locators.shards_of(rows_by_list)
+    numbers, names = locators.list_shards(rows_by_list)
     places = rows_by_list.set_column(2, PLACES.field("shard"), pa.array(numbers, pa.int32()))
     width = _choose_slice_width(nlist)
     bounds = starts[np.minimum(np.arange(0, nlist + width, width), nlist)]
@@ -113,7 +113,7 @@ def leave_written(
 ) -> ListedSource:  # fmt: skip
     """Leave the rows of a writer as a source, and the queries' true neighbours among them."""
     vectors = refine.rows() if refine else None
-    leave_listed(folder, number, writer.by_list(), 0, nlist, locator, vectors)
+    leave_listed(folder, number, writer.list_rows(), 0, nlist, locator, vectors)
     folder.put(scratch.listed_exact(number), exact.to_bytes())
     closeness = (writer.closeness or 0.0) * writer.rows
     return ListedSource(number, writer.rows, writer.code_size, closeness)
@@ -165,7 +165,7 @@ def _choose_slice_width(nlist: int) -> int:
     return -(-nlist // SLICES)
 
 
-def spans(
+def cut_spans(
     folder: Folder,
     plan: IndexPlan,
     most_bytes: int,
@@ -198,7 +198,7 @@ def spans(
     return ranges
 
 
-def same_spans(
+def keep_spans(
     folder: Folder, metric: str, sources: Sequence[ListedSource], numbers: Iterator[int]
 ) -> list[RangeSpan]:
     """Return a range for each source, with the lists and the first id that it had before.
@@ -272,7 +272,7 @@ def _join_places(parts: list[SourcePart]) -> tuple[pa.Table, np.ndarray, list[st
 def _make_locator(
     places: pa.Table, shard: np.ndarray, names: list[str], order: np.ndarray
 ) -> pa.Table:
-    column = locators.shard_column(shard[order], names)
+    column = locators.make_shard_column(shard[order], names)
     return places.take(pa.array(order)).set_column(2, locators.SCHEMA.field("shard"), column)
 
 

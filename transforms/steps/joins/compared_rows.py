@@ -11,14 +11,14 @@ import numpy as np
 
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.index import SegmentedIndex, TrainedIndex, rerank
-from sentence_beam.transforms.index.by_lists import coarse_search, scan
+from sentence_beam.transforms.index.by_lists import scan, search_coarse
 from sentence_beam.transforms.index.exact import gains_to_scores
-from sentence_beam.transforms.index.index_kinds import depth_for
+from sentence_beam.transforms.index.index_kinds import choose_depth
 from sentence_beam.transforms.index.index_parts import Coarse, TopK
-from sentence_beam.transforms.index.metric_vectors import scored_by
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric
 from sentence_beam.transforms.index.segment_search import result as as_result
 from sentence_beam.transforms.search import Hits, Searcher
-from sentence_beam.transforms.search.snapshot_rows import exact_rows
+from sentence_beam.transforms.search.snapshot_rows import find_exact_rows
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
 
@@ -30,7 +30,7 @@ class ComparedRows:
     """The rows of a snapshot, as queries are compared with them; by default without lists."""
 
     def __init__(self, metric: str):
-        self._metric = scored_by(metric)
+        self._metric = choose_scoring_metric(metric)
 
     @property
     def groups(self) -> list[Group]:
@@ -51,10 +51,10 @@ class ComparedRows:
     def hits(self, queries: np.ndarray, best: TopK) -> Hits:
         """Return the k best rows of each query, from the best candidates of all groups."""
         gains, positions = best
-        return Hits.at_positions(gains_to_scores(gains, self._metric), positions)
+        return Hits.from_positions(gains_to_scores(gains, self._metric), positions)
 
 
-def rows_of(
+def open_rows(
     manifest: Manifest, searcher: Searcher, k: int, spare: int, where: str | None = None
 ) -> ComparedRows:
     """Return the rows of a snapshot as `search` compares them for k hits; `spare` more are found.
@@ -77,8 +77,8 @@ class ByIndex(ComparedRows):
         self._searcher = searcher
         self._k = k + spare
         # one hit more would have some indexes look into several times as many
-        self._nprobe = index.nprobe_for(k)
-        self._depth = depth_for(self._k, index.rerank)
+        self._nprobe = index.choose_nprobe(k)
+        self._depth = choose_depth(self._k, index.rerank)
         self._opened: tuple[Group, SegmentedIndex] | None = None
 
     @property
@@ -92,7 +92,7 @@ class ByIndex(ComparedRows):
         nprobe = self._nprobe
         if self._k >= sum(segment.live for segment in self._index.segments):
             nprobe = self._trained.index.nlist
-        return coarse_search(self._trained, queries, nprobe)
+        return search_coarse(self._trained, queries, nprobe)
 
     def asked(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> np.ndarray:
         """Return the queries whose lists are in a group; all if it has a segment of rows."""
@@ -119,7 +119,7 @@ class ByIndex(ComparedRows):
 
     def _open(self, group: Group) -> SegmentedIndex:
         if self._opened is None or self._opened[0] != group:
-            self._opened = group, self._searcher.index.opened(*group)
+            self._opened = group, self._searcher.index.open_segments(*group)
         return self._opened[1]
 
     def hits(self, queries: np.ndarray, best: TopK) -> Hits:
@@ -139,7 +139,9 @@ class ByIndex(ComparedRows):
             for mine, other in zip(result, wider, strict=True):
                 mine[short] = other
         if self._index.rerank:
-            result = rerank(queries, result, self._k, self._searcher.index.vectors_of, self._metric)
+            result = rerank(
+                queries, result, self._k, self._searcher.index.read_vectors_of, self._metric
+            )
         shard, row = self._searcher.index.located(result.segment, result.row)
         return Hits(result.scores[:, : self._k], shard[:, : self._k], row[:, : self._k])
 
@@ -157,7 +159,7 @@ class ByRow(ComparedRows):
         return _cut_groups(self._manifest.shards.column("rows").to_pylist())
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
-        scores, positions = exact_rows(self._manifest, queries, self._k, shards=range(*group))
+        scores, positions = find_exact_rows(self._manifest, queries, self._k, shards=range(*group))
         return gains_to_scores(scores, self._metric), positions
 
 

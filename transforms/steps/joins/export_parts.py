@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import index_array
-from sentence_beam.transforms.base.columns import total
+from sentence_beam.transforms.base.arrow_arrays import make_index_array
+from sentence_beam.transforms.base.columns import sum_column
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.steps.joins.export_vectors import (
     ABOUT,
     TABLE,
-    about_vectors,
+    describe_vectors,
     write_lance,
     write_npy,
 )
@@ -76,7 +76,7 @@ class WrittenPart:
     problem: Problem | None = None
 
 
-def parts_of(job: ExportJob) -> Iterator[ExportPart]:
+def cut_parts(job: ExportJob) -> Iterator[ExportPart]:
     """Yield the parts of an export, at least one; their rows are in the manifest's order."""
     manifest = _read_manifest(job)
     most = max(1, PART_BYTES // (4 * manifest.space.dim))
@@ -143,11 +143,11 @@ def _name_file(name: str, part: str, attempt: str) -> str:
 
 def _select_shards(manifest: Manifest, shards: Sequence[int]) -> Manifest:
     """Return the snapshot with these shards alone, by their numbers."""
-    some = manifest.shards.take(index_array(np.array(shards, np.int64)))
-    rows = total(some, "rows")
+    some = manifest.shards.take(make_index_array(np.array(shards, np.int64)))
+    rows = sum_column(some, "rows")
     pieces = rows if manifest.rows.pieces is not None else None
     counts = replace(manifest.rows, written=rows, pieces=pieces)
-    return replace(manifest.with_shards(some), rows=counts)
+    return replace(manifest.select_shards(some), rows=counts)
 
 
 def _describe(part: WrittenPart, kind: str) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def conclude(written: Sequence[WrittenPart], job: ExportJob) -> None:
     if problem is not None:
         storage.overwrite(_name_problem(job), json.dumps(asdict(problem)).encode())
         return
-    about = about_vectors(_read_manifest(job), job.kind, sum(part.rows for part in parts))
+    about = describe_vectors(_read_manifest(job), job.kind, sum(part.rows for part in parts))
     about["files"] = [name for part in parts for name in part.files]
     about["parts"] = [_describe(part, job.kind) for part in parts]
     earlier = _read_about(job.output) or {}
@@ -227,7 +227,7 @@ def read_concluded(job: ExportJob) -> dict[str, Any]:
     if stored is not None:
         place.delete(path)
         with refuse_damage(f"{path} is not what the job wrote", "run again"):
-            problem: Problem = dataclass_of(Problem, json.loads(stored[0]))
+            problem: Problem = read_dataclass(Problem, json.loads(stored[0]))
         raise problem.error()
     about = _read_about(job.output)
     if about is None or not all(job.token in name for name in about["files"]):

@@ -11,17 +11,21 @@ import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow_arrays import as_matrix, fixed_size
+from sentence_beam.transforms.base.arrow_arrays import as_matrix, make_vector_column
 from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import pip_line
+from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.index import TrainedIndex
 from sentence_beam.transforms.index.faiss_module import load_faiss
-from sentence_beam.transforms.index.metric_vectors import faiss_metric, prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import (
+    choose_scoring_metric,
+    find_faiss_metric,
+    prepare_vectors,
+)
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.store import Store
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.shards.shard_columns import PLACE_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.shard_columns import PLACE_COLUMNS, list_own_columns
 from sentence_beam.transforms.store.shards.shard_reading import open_shard
 
 VECTORS = "vectors.npy"
@@ -41,12 +45,12 @@ def export_vectors(
     """
     write = {"npy": write_npy, "faiss": _write_faiss, "lance": write_lance}[kind]
     selection = Selection.from_manifest(store.manifest, where)
-    about = about_vectors(store.manifest, kind, len(selection)) | write(selection, folder)
+    about = describe_vectors(store.manifest, kind, len(selection)) | write(selection, folder)
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return about
 
 
-def about_vectors(manifest: Manifest, kind: str, rows: int) -> dict[str, Any]:
+def describe_vectors(manifest: Manifest, kind: str, rows: int) -> dict[str, Any]:
     """Return what `vectors.json` says of the rows."""
     return {
         "kind": kind, "rows": rows, "dim": manifest.space.dim, "metric": manifest.metric,
@@ -117,11 +121,13 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
             plain = TrainedIndex.from_bytes(index_files.read(path, entry.trained.sha256)).whole
             factory = entry.factory
         else:
-            plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(scored_by(metric)))
+            plain = faiss.IndexFlat(
+                manifest.space.dim, find_faiss_metric(choose_scoring_metric(metric))
+            )
             factory = "Flat"
         index = faiss.IndexIDMap2(plain)
         for batch in _read_blocks(selection, [*ids.names, "embedding"]):
-            vectors = np.ascontiguousarray(prepared(ids.add(batch), metric))
+            vectors = np.ascontiguousarray(prepare_vectors(ids.add(batch), metric))
             index.add_with_ids(vectors, np.arange(start, start + len(vectors), dtype=np.int64))
             start += len(vectors)
         nprobe = entry.nprobe if entry is not None and factory.startswith("IVF") else 0
@@ -137,11 +143,11 @@ def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
         import lancedb
     except ImportError as error:
         raise MissingExtraError(
-            f"--vectors lance needs lancedb, which is not installed: {pip_line('lance')}"
+            f"--vectors lance needs lancedb, which is not installed: {format_pip_line('lance')}"
         ) from error
     manifest = selection.manifest
     columns = _read_columns(manifest)
-    own = set(own_columns(columns.names))
+    own = set(list_own_columns(columns.names))
     if manifest.rows.pieces is not None:
         own -= set(PLACE_COLUMNS)
     others = [name for name in columns.names if name != "id" and name not in own]
@@ -150,7 +156,7 @@ def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in _read_blocks(selection, ["id", *others, "embedding"]):
-            vectors = fixed_size(as_matrix(batch.column("embedding")))
+            vectors = make_vector_column(as_matrix(batch.column("embedding")))
             arrays = [batch.column("id"), vectors, *(batch.column(name) for name in others)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 

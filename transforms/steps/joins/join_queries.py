@@ -29,7 +29,7 @@ class Queries:
     texts: list[str | None] | None = None
 
 
-def stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
+def read_stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
     """Return rows of a store as queries, with the texts of a column."""
     names: list[str] = []
     texts: list[str | None] = []
@@ -40,7 +40,7 @@ def stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
     shards = []
     places = []
     numbers = []
-    for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
+    for number, path, rows in progress.count_over(parts, "reading the queries", "parts of shards"):
         with open_shard(path) as parquet:
             pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
         here = np.asarray(rows)

@@ -9,14 +9,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.index import TrainedIndex
-from sentence_beam.transforms.index.near_pairs import Components, cosines, near_pairs, share_found
+from sentence_beam.transforms.index.near_pairs import (
+    Components,
+    cosines,
+    find_near_pairs,
+    measure_share_found,
+)
 from sentence_beam.transforms.search import Searcher, Selection
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.joins.store_vectors import (
     TEXT,
     StoreVectors,
-    first_copies,
-    near_lists,
+    find_first_copies,
+    find_near_lists,
 )
 from sentence_beam.transforms.store.manifest import Manifest
 
@@ -50,19 +55,19 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
     without rows.
     """
     stored = StoreVectors.read(selection, folder)
-    near = near_lists(stored.vectors, min_score, partial(_open_trained, selection.manifest))
+    near = find_near_lists(stored.vectors, min_score, partial(_open_trained, selection.manifest))
     components = Components(len(stored))
     alone = near
     # With late chunks, pieces of one text have vectors of their own.
     if ChunksSpec.parse(selection.manifest.chunks).kind != "late":
-        originals = first_copies(stored.hashes)
+        originals = find_first_copies(stored.hashes)
         copies = np.flatnonzero(originals != np.arange(len(stored)))
         components.join(copies, originals[copies])
         alone = near.copy()
         alone[copies] = -1  # in no list: their original represents them
-    for first, second in near_pairs(stored.vectors, alone, min_score):
+    for first, second in find_near_pairs(stored.vectors, alone, min_score):
         components.join(first, second)
-    share, sampled = share_found(stored.vectors, near, min_score)
+    share, sampled = measure_share_found(stored.vectors, near, min_score)
     numbers, component = np.unique(components.first, return_inverse=True)
     rows = _find_keepers(stored, component.astype(np.int64))
     groups = int((np.bincount(component) > 1).sum())

@@ -15,17 +15,21 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow_arrays import parquet_bytes, table_of
+from sentence_beam.transforms.base.arrow_arrays import read_parquet_bytes, write_parquet_bytes
 from sentence_beam.transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from sentence_beam.transforms.corpus import Columns, Span, UnitRows, read_span
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.index.index_parts import Coarse
-from sentence_beam.transforms.index.metric_vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
 from sentence_beam.transforms.search import Hits, Searcher
-from sentence_beam.transforms.steps.joins.compared_rows import ComparedRows, Group, rows_of
-from sentence_beam.transforms.steps.joins.join_queries import Queries, StoredRows, stored_queries
+from sentence_beam.transforms.steps.joins.compared_rows import ComparedRows, Group, open_rows
+from sentence_beam.transforms.steps.joins.join_queries import (
+    Queries,
+    StoredRows,
+    read_stored_queries,
+)
 from sentence_beam.transforms.steps.joins.work_files import (
-    best_of,
+    find_best,
     refuse_damaged_work,
     take_arrays,
     write_arrays,
@@ -161,7 +165,7 @@ class NeighbourSearch:
                 f"{job.store}: the snapshot {job.snapshot} is missing; see verify"
             )
         searcher = Searcher(manifest, job.model, job.query_prompt)
-        return manifest, searcher, rows_of(manifest, searcher, job.k, int(job.itself), job.where)
+        return manifest, searcher, open_rows(manifest, searcher, job.k, int(job.itself), job.where)
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[PreparedBlock]:
         """Yield the blocks of a source of queries; the queries of each are left in a file."""
@@ -177,7 +181,7 @@ class NeighbourSearch:
         record = self._find_record(source.name)
         if record is not None:
             return PreparedBlock(record=record)
-        queries = stored_queries(source.rows, self._job.query_text)
+        queries = read_stored_queries(source.rows, self._job.query_text)
         return self._prepare(source.name, queries)
 
     def _prepare_texts(self, span: Span) -> Iterator[PreparedBlock]:
@@ -196,7 +200,7 @@ class NeighbourSearch:
             return None
         try:
             with refuse_damage(f"{path} is not what was written"):
-                table = table_of(stored[0])
+                table = read_parquet_bytes(stored[0])
                 counts = json.loads(table.schema.metadata[COUNTS])
                 return BlockRecord(path, counts["queries"], len(table), counts["rejected"])
         except SentenceBeamError:
@@ -214,7 +218,7 @@ class NeighbourSearch:
         manifest, _, rows = self._opened
         if not queries.names:
             return PreparedBlock(record=self.finish_block(Comparison(block, (), rejected)))
-        vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
+        vectors = prepare_vectors(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
         every = np.arange(len(vectors))
@@ -290,14 +294,16 @@ class NeighbourSearch:
             queries = self._read_queries(work.block)
             paths = (self._name_candidates(work.block, group) for group in work.groups)
             with progress.stage("scoring again", len(queries.names), "queries"):
-                hits = rows.hits(queries.vectors, best_of(len(queries.names), paths))
+                hits = rows.hits(queries.vectors, find_best(len(queries.names), paths))
             if self._job.itself:
                 hits = _remove_itself(hits, queries)
         table = _make_table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
         counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
         path = self._job.path(work.block)
-        storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
+        storage.ensure(
+            path, write_parquet_bytes(counted, compression="zstd", write_page_checksum=True)
+        )
         left = [self._name_candidates(work.block, group) for group in work.groups]
         left += [self._name_part(work.block, group) for group in work.parts]
         if left:

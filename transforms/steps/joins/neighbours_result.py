@@ -127,7 +127,7 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
     return refuse_damage(f"{path} is not what the job wrote", "name a new folder")
 
 
-def schema_of(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
+def read_schema(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
     """Return the columns of the files of a folder."""
     path = storage.join(folder, files[0]["path"])
     with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
@@ -135,7 +135,7 @@ def schema_of(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
         return parquet.schema_arrow.remove_metadata()
 
 
-def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
+def read_tables(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
     """Yield the neighbours in the files of a folder, in order, some rows at a time."""
     for file in files:
         path = storage.join(folder, file["path"])

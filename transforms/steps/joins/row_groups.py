@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow_arrays import fixed_size
+from sentence_beam.transforms.base.arrow_arrays import make_vector_column
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
-from sentence_beam.transforms.base.extras import pip_line
-from sentence_beam.transforms.index.by_lists import coarse_search
-from sentence_beam.transforms.index.index_kinds import plan_for
+from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.index.by_lists import search_coarse
+from sentence_beam.transforms.index.index_kinds import make_plan
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.index.near_pairs import BLOCK
 from sentence_beam.transforms.search import Selection
@@ -34,7 +34,7 @@ class Clustered:
     clusters: pa.Table
 
 
-def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
+def group_by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
     """Group the selected rows by the nearest of `clusters` centres of k-means over a sample.
 
     A file with all vectors is put into the folder. Raises OptionError if there are more clusters
@@ -47,21 +47,23 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
             "for as many at most"
         )
     stored = StoreVectors.read(selection, folder)
-    plan = plan_for(
+    plan = make_plan(
         IndexSpec.parse(f"IVF{clusters},Flat"), len(stored), stored.vectors.shape[1], "ip"
     )
     trained = train_on(stored.vectors, plan, ROWS_A_CENTRE * clusters)
     label = np.empty(len(stored), np.int64)
     score = np.empty(len(stored), np.float32)
-    for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):
+    for start in progress.count_over(
+        range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"
+    ):
         part = slice(start, start + BLOCK)
-        nearest = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
+        nearest = search_coarse(trained, np.ascontiguousarray(stored.vectors[part]), 1)
         label[part] = nearest.lists[:, 0]
         score[part] = nearest.scores[:, 0]
     return _number_clusters(stored, label, score, trained.centroids)
 
 
-def by_min_score(selection: Selection, min_score: float, folder: Path) -> Clustered:
+def group_by_min_score(selection: Selection, min_score: float, folder: Path) -> Clustered:
     """Group the selected rows by agglomerative clustering.
 
     Groups are joined while the mean cosine between two is `min_score` or more. Raises OptionError
@@ -89,7 +91,7 @@ def _agglomerate(vectors: np.ndarray, min_score: float) -> np.ndarray:
         from sklearn.cluster import AgglomerativeClustering
     except ImportError as error:
         raise MissingExtraError(
-            f"--min-score needs scikit-learn: {pip_line('evaluate')}"
+            f"--min-score needs scikit-learn: {format_pip_line('evaluate')}"
         ) from error
     if len(vectors) == 1:
         return np.zeros(1, np.int64)
@@ -127,6 +129,6 @@ def _number_clusters(
         "size": pa.array(size),
         "names": pa.ListArray.from_arrays(offsets, pa.array(stored.names(rows), pa.string())),
         "ids": pa.ListArray.from_arrays(offsets, ids),
-        "centroid": fixed_size(centres),
+        "centroid": make_vector_column(centres),
     }
     return Clustered(stored.table({"label": label, "distance": distance}), pa.table(columns))

@@ -10,22 +10,22 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.corpus.collection_rows import list_files, read_files
-from sentence_beam.transforms.corpus.found_columns import columns_of_files
-from sentence_beam.transforms.corpus.spans import estimated_tokens
+from sentence_beam.transforms.corpus.found_columns import choose_columns
+from sentence_beam.transforms.corpus.spans import estimate_tokens
 from sentence_beam.transforms.corpus.syntax import Syntax
-from sentence_beam.transforms.index.copies import with_copies
+from sentence_beam.transforms.index.copies import add_copies
 from sentence_beam.transforms.index.near_pairs import (
     TopPairs,
-    one_list,
-    share_of_nearest,
-    top_pairs,
+    find_top_pairs,
+    measure_share_of_nearest,
+    put_in_one_list,
 )
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.space import Machine, Recipe, row_hashes
 from sentence_beam.transforms.steps.joins.store_vectors import (
     StoreVectors,
-    first_copies,
-    near_lists,
+    find_first_copies,
+    find_near_lists,
 )
 from sentence_beam.transforms.steps.options.joins import PairsOptions
 from sentence_beam.transforms.store import open_store
@@ -84,7 +84,7 @@ def find_pairs(options: PairsOptions) -> Paired:
             )
         else:
             collection = embed_files(options, Path(folder))
-        pairs, how = most_similar(collection, options)
+        pairs, how = find_most_similar(collection, options)
         rows = _as_rows(pairs, collection, options.distinct)
         return Paired(rows, len(collection.ids), len(collection.distinct), collection.rejected, how)
 
@@ -103,7 +103,9 @@ def read_store(manifest: Manifest, folder: Path) -> Collection:
     for start in range(0, len(stored), TEXTS_AT_ONCE):
         block = slice(start, start + TEXTS_AT_ONCE)
         stored.vectors[block] = _normalize(stored.vectors[block])
-    return Collection(ids, stored.vectors, first_copies(stored.hashes), stored.texts, pieces=pieces)
+    return Collection(
+        ids, stored.vectors, find_first_copies(stored.hashes), stored.texts, pieces=pieces
+    )
 
 
 def embed_files(options: PairsOptions, folder: Path) -> Collection:
@@ -132,7 +134,7 @@ def embed_files(options: PairsOptions, folder: Path) -> Collection:
 def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
     """Return ids, distinct texts, each row's text int64 [rows], and the rejected rows."""
     files = list_files(options.input or (), options.format, Syntax.from_options(options))
-    columns = columns_of_files(files, options.text_column, options.id_column)
+    columns = choose_columns(files, options.text_column, options.id_column)
     ids: list[str] = []
     texts: list[str] = []
     of: list[int] = []
@@ -161,7 +163,7 @@ def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
         encoder = Encoder.from_recipe(
             Recipe.from_options(vars(options)), Machine(options.device, options.tokens_per_batch)
         )
-    progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
+    progress.planned(estimate_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     shape = (max(1, len(texts)), encoder.dim)
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)[: len(texts)]
     for start in range(0, len(texts), TEXTS_AT_ONCE):
@@ -178,7 +180,7 @@ def _normalize(vectors: np.ndarray) -> np.ndarray:
         return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
 
 
-def most_similar(
+def find_most_similar(
     collection: Collection, options: PairsOptions, exact_below: int = EXACT_BELOW
 ) -> tuple[TopPairs, str]:
     """Return the k most similar pairs of rows, and how they were found.
@@ -188,16 +190,16 @@ def most_similar(
     vectors = collection.vectors
     least = -np.inf if options.min_score is None else options.min_score
     exact = len(collection.distinct) < exact_below
-    near = one_list(len(vectors)) if exact else near_lists(vectors, least)
+    near = put_in_one_list(len(vectors)) if exact else find_near_lists(vectors, least)
     copies = np.ones(len(vectors), bool)
     copies[collection.of] = False
     near[copies] = -1  # in no list: the first row of their text represents them
-    pairs = top_pairs(vectors, near, options.k, least=least)
+    pairs = find_top_pairs(vectors, near, options.k, least=least)
     if not options.distinct:
-        pairs = with_copies(pairs, vectors, collection.of, options.k)
+        pairs = add_copies(pairs, vectors, collection.of, options.k)
     if exact:
         return pairs, "every pair compared"
-    share = share_of_nearest(vectors, near)
+    share = measure_share_of_nearest(vectors, near)
     return (
         pairs,
         f"an index was asked, which finds the nearest neighbour of {share:.1%} of the texts",

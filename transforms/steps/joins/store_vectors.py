@@ -10,9 +10,13 @@ import pyarrow as pa
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_keys, as_matrix
 from sentence_beam.transforms.index import IndexPlan, TrainedIndex, train
-from sentence_beam.transforms.index.index_kinds import automatic_index, plan_for
-from sentence_beam.transforms.index.metric_vectors import prepared
-from sentence_beam.transforms.index.near_pairs import lists_for, lists_near, one_list
+from sentence_beam.transforms.index.index_kinds import choose_automatic_index, make_plan
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
+from sentence_beam.transforms.index.near_pairs import (
+    choose_list_count,
+    find_lists_near,
+    put_in_one_list,
+)
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.store.shards.shard_files import open_numbered, take_numbered
 
@@ -53,7 +57,7 @@ class StoreVectors:
         at = 0
         for shard, batch in selection.read(columns, "reading the store"):
             matrix = as_matrix(batch.column("embedding"))
-            vectors[at : at + len(matrix)] = prepared(matrix, "cosine")
+            vectors[at : at + len(matrix)] = prepare_vectors(matrix, "cosine")
             at += len(matrix)
             counts[shard] += len(matrix)
             batches.append(batch.drop_columns(["embedding"]))
@@ -112,7 +116,7 @@ def train_on(vectors: np.ndarray, plan: IndexPlan, most: int) -> TrainedIndex:
         return TrainedIndex.from_bytes(train(plan, np.ascontiguousarray(vectors[rows])))
 
 
-def near_lists(
+def find_near_lists(
     vectors: np.ndarray,
     threshold: float,
     open_trained: Callable[[], TrainedIndex | None] = lambda: None,
@@ -123,20 +127,20 @@ def near_lists(
     vectors are in one list.
     """
     rows, dim = vectors.shape
-    plan = plan_for(automatic_index(rows, "Flat"), rows, dim, "ip")
+    plan = make_plan(choose_automatic_index(rows, "Flat"), rows, dim, "ip")
     if not plan.nlist:
-        return one_list(rows)
+        return put_in_one_list(rows)
     trained = open_trained() or train_on(vectors, plan, plan.train_rows)
-    return lists_near(vectors, trained, lists_for(threshold))
+    return find_lists_near(vectors, trained, choose_list_count(threshold))
 
 
-def first_copies(hashes: np.ndarray) -> np.ndarray:
+def find_first_copies(hashes: np.ndarray) -> np.ndarray:
     """Return for each row the first one of its text, int64 [n]; `hashes` uint8 [n, 16]."""
     _, first, of = np.unique(as_keys(hashes), return_index=True, return_inverse=True)
     return first[of]
 
 
-def with_texts(rows: pa.Table, selection: Selection) -> tuple[pa.Schema, Iterator[pa.Table]]:
+def append_texts(rows: pa.Table, selection: Selection) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """Append the texts of all selected rows, if the store keeps them, and return schema and tables.
 
     `rows` are in the order of the shards. Texts are read when a table is requested.

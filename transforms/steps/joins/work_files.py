@@ -9,7 +9,7 @@ import numpy as np
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import refuse_damage
 from sentence_beam.transforms.index.array_bytes import pack, unpack
-from sentence_beam.transforms.index.exact import best_first, no_results
+from sentence_beam.transforms.index.exact import sort_best_first, start_results
 from sentence_beam.transforms.index.index_parts import TopK
 
 
@@ -30,7 +30,7 @@ def refuse_damaged_work(path: str) -> AbstractContextManager[None]:
     return refuse_damage(f"{path} is not what the job wrote", "run again to go on")
 
 
-def best_of(queries: int, paths: Iterable[str]) -> TopK:
+def find_best(queries: int, paths: Iterable[str]) -> TopK:
     """Return the best candidates of all groups, as many for a query as one group has.
 
     A file has gains and positions [m, any] of the queries `which`, int64 [m].
@@ -41,9 +41,9 @@ def best_of(queries: int, paths: Iterable[str]) -> TopK:
         which = arrays["which"]
         most = arrays["gains"].shape[1]
         if best is None:
-            best = no_results(queries, most)
+            best = start_results(queries, most)
         gains = np.concatenate([best[0][which], arrays["gains"]], axis=1)
         positions = np.concatenate([best[1][which], arrays["positions"]], axis=1)
-        best[0][which], best[1][which] = best_first(gains, positions, most)
+        best[0][which], best[1][which] = sort_best_first(gains, positions, most)
     assert best is not None, "a block is compared with one group at least"
     return best

@@ -32,12 +32,12 @@ from sentence_beam.transforms.steps.options.auto import (
     decide_partition,
     decide_unit_tokens,
 )
-from sentence_beam.transforms.steps.options.gate_options import gates_of
-from sentence_beam.transforms.steps.options.stored import Stored, reset_to_defaults, stored_for
-from sentence_beam.transforms.store.calibrations import kept_calibration, read_calibration
+from sentence_beam.transforms.steps.options.gate_options import choose_gates
+from sentence_beam.transforms.steps.options.stored import Stored, find_stored, reset_to_defaults
+from sentence_beam.transforms.store.calibrations import read_calibration, read_kept_calibration
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
-from sentence_beam.transforms.store.int8_models import with_kept_int8
+from sentence_beam.transforms.store.int8_models import add_kept_int8
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.gates import UsedGates
 
@@ -99,8 +99,8 @@ def choose(options: EmbedOptions, stored: Stored, local: bool) -> Choice:
     applied: tuple[Any, ...] = (calibration.digest, calibration.dim) if calibration else ()
     space = recipe.space(files, *applied)
     if previous is not None and space.dtype == INT8 and not options.reembed:
-        space = with_kept_int8(space, previous.root, previous.space)
-    gates = gates_of(options, stored.options, space.dtype)
+        space = add_kept_int8(space, previous.root, previous.space)
+    gates = choose_gates(options, stored.options, space.dtype)
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= _choose_prompts(options, chosen, space, files.modules)
     chosen |= {"truncate_dim": recipe.truncate_dim, **gates.remembered}
@@ -119,13 +119,13 @@ def choose(options: EmbedOptions, stored: Stored, local: bool) -> Choice:
     )
 
 
-def used_columns(options: EmbedOptions, previous: Manifest | None) -> Columns:
+def find_used_columns(options: EmbedOptions, previous: Manifest | None) -> Columns:
     """Return the columns that a run with these options over a store's last snapshot uses."""
-    chosen = _choose_options(options, stored_for(options, previous).options)
-    return columns_of_options(chosen)
+    chosen = _choose_options(options, find_stored(options, previous).options)
+    return make_columns(chosen)
 
 
-def columns_of_options(chosen: Mapping[str, Any]) -> Columns:
+def make_columns(chosen: Mapping[str, Any]) -> Columns:
     """Return the columns that chosen options name; those of no type yet have none."""
     types = chosen["keep_types"].items()
     return Columns(
@@ -256,7 +256,7 @@ def _choose_calibration(
         plain = _make_recipe(options, chosen, None).for_rows(files).space(files)
         if plain.pooled_id != source.space.pooled_id:
             return None
-    return kept_calibration(source.root, source.space)
+    return read_kept_calibration(source.root, source.space)
 
 
 def _make_recipe(

@@ -6,13 +6,13 @@ from sentence_beam.transforms.steps.options.stored import Stored
 from sentence_beam.transforms.store.entries import ForgottenEntry
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRows,
-    entry_of,
-    hash_of_id,
+    hash_id,
+    make_entry,
     read_rows,
 )
 
 
-def new_list(options: EmbedOptions, stored: Stored) -> ForgottenRows | None:
+def make_new_list(options: EmbedOptions, stored: Stored) -> ForgottenRows | None:
     """Return the list to write into the store, without allowed rows; None if its list stays.
 
     A store that is made like another one begins with the list of that one. Raises OptionError if an
@@ -29,17 +29,17 @@ def new_list(options: EmbedOptions, stored: Stored) -> ForgottenRows | None:
     rows = read_rows(source.root, source.forgotten)
     key = rows.key_bytes
     for name in options.allow_forgotten:
-        if hash_of_id(key, name) not in rows.ids:
+        if hash_id(key, name) not in rows.ids:
             raise OptionError(
                 f"--allow-forgotten: {name!r} is none of the erased rows of {source.root}; leave it"
                 " out"
             )
-    return rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
+    return rows.without(hash_id(key, name) for name in options.allow_forgotten)
 
 
-def coming_entry(stored: Stored, rows: ForgottenRows | None) -> ForgottenEntry | None:
+def make_coming_entry(stored: Stored, rows: ForgottenRows | None) -> ForgottenEntry | None:
     """Return the manifest's entry of the erased rows; `rows` is the list if it is a new one."""
     source = stored.source
     if source is None or source.forgotten is None:
         return None
-    return source.forgotten if rows is None else entry_of(rows, source.forgotten.run)
+    return source.forgotten if rows is None else make_entry(rows, source.forgotten.run)

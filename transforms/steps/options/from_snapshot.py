@@ -11,15 +11,15 @@ from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import (
     SOME,
     PlanNotes,
-    all_carried,
+    carry_all,
     write_plan,
 )
 from sentence_beam.transforms.store.runs.run_result import now, versions
-from sentence_beam.transforms.store.tables.table_columns import UNITS, records_of
+from sentence_beam.transforms.store.tables.table_columns import UNITS, make_records
 from sentence_beam.transforms.store.tables.table_parts import read_part
 
 
-def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
+def make_run_like(manifest: Manifest, run_id: str, command: str) -> Run:
     """Return a run of a command with the space, options and input of a snapshot; it holds the
     store's lease.
     """
@@ -53,9 +53,9 @@ def record_plan(
         written=now(),
         group_bits=manifest.group_bits,
     )
-    write_plan(manifest.root, run_id, all_carried(manifest.read_files()), notes)
+    write_plan(manifest.root, run_id, carry_all(manifest.read_files()), notes)
 
 
-def units_of_part(part: TablePart, root: str) -> Iterator[UnitRecord]:
+def read_units_of_part(part: TablePart, root: str) -> Iterator[UnitRecord]:
     """Yield the units of a part of a snapshot's table."""
-    yield from records_of(read_part(root, part, UNITS.names))
+    yield from make_records(read_part(root, part, UNITS.names))

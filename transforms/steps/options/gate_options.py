@@ -34,7 +34,7 @@ class Gates(NamedTuple):
     remembered: dict[str, float]
 
 
-def gates_of(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
+def choose_gates(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
     """Return the gates of a run whose model computes in a dtype; `before` are the options of the
     last snapshot.
     """
@@ -51,7 +51,7 @@ def gates_of(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Ga
     return Gates(UsedGates(**used), remembered)
 
 
-def with_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Run:
+def set_answer_gate(run: Run, options: IndexOptions | RecalibrateOptions) -> Run:
     """Return a run that reads no input with the gate of answers that is given, else remembered.
 
     The run's store remembers a given one, unless it is 1.

@@ -22,7 +22,7 @@ from sentence_beam.transforms.options.common import (
     STORE,
     TARGET_RECALL,
     TEXT_COLUMN,
-    named_input,
+    declare_input,
 )
 
 FLOW_SAMPLE = 200_000
@@ -77,7 +77,7 @@ class FitOptions:
         default=None,
     )
     input: tuple[str, ...] | None = option(
-        named_input("the corpus, for tfidf and token-counts", "none"), default=None
+        declare_input("the corpus, for tfidf and token-counts", "none"), default=None
     )
     method: str = option("what to fit or count, see below", metavar="SPEC")
     output: str = option(

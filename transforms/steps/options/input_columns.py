@@ -15,14 +15,14 @@ from sentence_beam.transforms.corpus.found_columns import (
     find_in_values,
 )
 from sentence_beam.transforms.corpus.lake_parts import LakePart
-from sentence_beam.transforms.corpus.lakes import absolute_input
-from sentence_beam.transforms.corpus.row_columns import first_values
+from sentence_beam.transforms.corpus.lakes import make_absolute_input
+from sentence_beam.transforms.corpus.row_columns import read_first_values
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.store.manifest import Manifest
 
 
-def with_columns(
+def fill_columns(
     options: EmbedOptions, source: Manifest | None
 ) -> tuple[EmbedOptions, FoundColumns]:
     """Return the options with the columns of text and ids, and what was found of them.
@@ -42,13 +42,13 @@ def with_columns(
     return _set_columns(options, columns), columns
 
 
-def with_columns_of_rows(options: EmbedOptions, source: Manifest | None, rows: Any) -> EmbedOptions:
-    """Return the options with the columns of text and ids of rows in memory, as `with_columns`."""
+def fill_columns_of_rows(options: EmbedOptions, source: Manifest | None, rows: Any) -> EmbedOptions:
+    """Return the options with the columns of text and ids of rows in memory, as `fill_columns`."""
     seeks_text = options.text_column is None and options.text_template is None
     seeks_ids = options.id_column is None
     if source is not None or not (seeks_text or seeks_ids):
         return options
-    columns = find_in_values(first_values(rows, ROWS), seeks_text, seeks_ids)
+    columns = find_in_values(read_first_values(rows, ROWS), seeks_text, seeks_ids)
     return _set_columns(options, columns)
 
 
@@ -66,7 +66,7 @@ def _list_files(options: EmbedOptions) -> list[InputFile]:
     files = []
     try:
         syntax = Syntax.from_options(options)
-        for glob in map(absolute_input, options.input):
+        for glob in map(make_absolute_input, options.input):
             inputs = find_inputs(
                 glob, kind, bool(options.hidden), syntax, part, options.max_bad_files > 0, root
             )

@@ -64,7 +64,7 @@ class EmbedJob:
         """Whether units are buckets of the hash space, not parts of files."""
         return self.run.partition == "content"
 
-    def table_part(self, pattern: str) -> LakePart:
+    def find_table_part(self, pattern: str) -> LakePart:
         """The part of an input table: the requested version, else the current one at the start."""
         version = self.run.tables.get(pattern)
         return LakePart(None if version is None else int(version), self.table_filter)

@@ -31,8 +31,8 @@ from sentence_beam.transforms.options.common import (
     TOKENS_PER_BATCH,
     TRUNCATE_DIM,
     WHERE,
-    named_input,
-    named_k,
+    declare_input,
+    declare_k,
 )
 from sentence_beam.transforms.options.common import MIN_SCORE as ANY_SCORE
 from sentence_beam.transforms.steps.options.search_options import (
@@ -120,7 +120,7 @@ class NeighboursOptions:
         exclusive=QUERIES,
         default=None,
     )
-    k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
+    k: int = option(declare_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     min_score: float | None = option(
         ANY_SCORE, help="leave out rows with a lower score (default: none)", default=None
     )
@@ -177,7 +177,7 @@ class PairsOptions:
     """The options of `pairs`: `input`, or a `store`, which has its vectors."""
 
     input: tuple[str, ...] | None = option(
-        named_input("what to read", "none", bare=True), group=INPUT, default=None
+        declare_input("what to read", "none", bare=True), group=INPUT, default=None
     )
     store: str | None = option(
         STORE,
@@ -209,7 +209,7 @@ class PairsOptions:
     truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, default=None)
     dtype: str | None = option(DTYPE, group=VECTORS, default=None)
     k: int = option(
-        named_k(f"how many pairs (default: {NEIGHBOURS})"), group=RESULT, default=NEIGHBOURS
+        declare_k(f"how many pairs (default: {NEIGHBOURS})"), group=RESULT, default=NEIGHBOURS
     )
     min_score: float | None = option(
         "only pairs with this cosine or a higher one (default: any)",

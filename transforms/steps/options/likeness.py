@@ -7,7 +7,7 @@ from typing import Any
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.option import declared_in, flag_of
-from sentence_beam.transforms.corpus.arrow_types import code_of
+from sentence_beam.transforms.corpus.arrow_types import make_code
 from sentence_beam.transforms.corpus.column_types import KeptColumn
 from sentence_beam.transforms.corpus.row_blocks import Columns
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
@@ -17,7 +17,7 @@ from sentence_beam.transforms.store.entries import LikeEntry, RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.shards.stored_types import stored_types
+from sentence_beam.transforms.store.shards.stored_types import read_stored_types
 
 ERASED = "erased rows"
 # Remembered fields that are no options of their own, and options that no other store takes.
@@ -44,7 +44,7 @@ class Likeness:
         return asdict(self)
 
 
-def first_likeness(run: Run, index: IndexRequest | None) -> Likeness | None:
+def make_first_likeness(run: Run, index: IndexRequest | None) -> Likeness | None:
     """Return the likeness of a store that a run begins; None if it is made like no other."""
     if run.like is None:
         return None
@@ -54,7 +54,7 @@ def first_likeness(run: Run, index: IndexRequest | None) -> Likeness | None:
     return Likeness(run.like.store, True, tuple(taken), _compare(own, theirs))
 
 
-def later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness | None:
+def find_later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness | None:
     """Return how the store that this one was made like has changed since; None if not requested.
 
     Raises OptionError if this one has options and was not made like it.
@@ -70,25 +70,25 @@ def later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness | None
     current = read_manifest(store)
     if current is None:
         return Likeness(store, False, exists=False)
-    changed = _compare(options_of(current), previous.like.options)
+    changed = _compare(list_options(current), previous.like.options)
     return Likeness(store, False, different=changed)
 
 
-def columns_like(columns: Columns, snapshot: Manifest) -> Columns:
+def type_columns(columns: Columns, snapshot: Manifest) -> Columns:
     """Return the columns of a store that is made like a snapshot, whose shards have types for those
     that no option names a type for.
     """
     untyped = [name for name in columns.keep if name not in columns.kinds]
-    types = [(name, code_of(kind)) for name, kind in stored_types(snapshot, untyped).items()]
+    types = [(name, make_code(kind)) for name, kind in read_stored_types(snapshot, untyped).items()]
     return replace(columns, types=(*columns.types, *types))
 
 
-def like_entry(snapshot: Manifest) -> LikeEntry:
+def make_like_entry(snapshot: Manifest) -> LikeEntry:
     """Return the entry of a store that is made like a snapshot."""
-    return LikeEntry(snapshot.root, options_of(snapshot))
+    return LikeEntry(snapshot.root, list_options(snapshot))
 
 
-def options_of(snapshot: Manifest) -> dict[str, Any]:
+def list_options(snapshot: Manifest) -> dict[str, Any]:
     """Return the options and the input of a store by flag, as JSON values."""
     index = snapshot.index.request if snapshot.index is not None else None
     return _list_by_flag(snapshot, snapshot.input.globs, index)

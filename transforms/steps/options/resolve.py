@@ -7,36 +7,36 @@ from pathlib import Path
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.calibration import Calibration
-from sentence_beam.transforms.corpus.arrow_types import type_of
+from sentence_beam.transforms.corpus.arrow_types import parse_type
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.found_columns import FoundColumns
-from sentence_beam.transforms.corpus.lakes import absolute_input, is_table, version_of
+from sentence_beam.transforms.corpus.lakes import find_version, is_table, make_absolute_input
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.space import Machine, Space
 from sentence_beam.transforms.space.trained_prompts import TrainedPrompts
-from sentence_beam.transforms.steps.index.kind_choice import least_ram
+from sentence_beam.transforms.steps.index.kind_choice import find_least_ram
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.chosen_options import (
     CONTENT,
     KEPT,
     Choice,
     choose,
-    columns_of_options,
+    make_columns,
 )
-from sentence_beam.transforms.steps.options.erased_rows import coming_entry, new_list
-from sentence_beam.transforms.steps.options.input_columns import with_columns
+from sentence_beam.transforms.steps.options.erased_rows import make_coming_entry, make_new_list
+from sentence_beam.transforms.steps.options.input_columns import fill_columns
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.likeness import (
     Likeness,
-    columns_like,
-    first_likeness,
-    later_likeness,
-    like_entry,
+    find_later_likeness,
+    make_first_likeness,
+    make_like_entry,
+    type_columns,
 )
 from sentence_beam.transforms.steps.options.option_conflicts import check
-from sentence_beam.transforms.steps.options.stored import Stored, stored_for, with_input
+from sentence_beam.transforms.steps.options.stored import Stored, fill_input, find_stored
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.calibrations import keep_calibration
 from sentence_beam.transforms.store.entries import RangesEntry
@@ -45,10 +45,10 @@ from sentence_beam.transforms.store.index_entries import IndexRequest
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest, snapshots
 from sentence_beam.transforms.store.runs.carried_check import stride
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.run_ids import new_run
+from sentence_beam.transforms.store.runs.run_ids import make_run_id
 from sentence_beam.transforms.store.runs.run_result import now, versions
-from sentence_beam.transforms.store.shards.precision import fitting, kept_ranges
-from sentence_beam.transforms.store.shards.stored_types import stored_types
+from sentence_beam.transforms.store.shards.precision import read_kept_ranges, select_fitting
+from sentence_beam.transforms.store.shards.stored_types import read_stored_types
 
 
 @dataclass(frozen=True)
@@ -103,23 +103,23 @@ def resolve_run(
     dtype. Raises OptionError for options that do not fit each other or the store.
     """
     if run_id is None:
-        run_id = new_run(storage.absolute(options.store))
-    stored = stored_for(options, previous)
-    likeness = later_likeness(options, previous) if previous is not None else None
+        run_id = make_run_id(storage.absolute(options.store))
+    stored = find_stored(options, previous)
+    likeness = find_later_likeness(options, previous) if previous is not None else None
     takes_input = previous is not None and not options.input
-    options = with_input(options, stored)
-    options, found_columns = with_columns(options, stored.source)
+    options = fill_input(options, stored)
+    options, found_columns = fill_columns(options, stored.source)
     choice = choose(options, stored, local)
     check(options, choice, previous)
-    erased = new_list(options, stored)
+    erased = make_new_list(options, stored)
     run = _make_run(options, choice, previous, run_id)
-    like = like_entry(stored.like) if stored.like is not None else run.like
-    run = replace(run, like=like, forgotten=coming_entry(stored, erased))
+    like = make_like_entry(stored.like) if stored.like is not None else run.like
+    run = replace(run, like=like, forgotten=make_coming_entry(stored, erased))
     job = _make_job(options, choice, run, previous, local)
     if stored.like is not None:
-        job = replace(job, columns=columns_like(job.columns, stored.like))
+        job = replace(job, columns=type_columns(job.columns, stored.like))
     if previous is None:
-        likeness = first_likeness(run, choice.index)
+        likeness = make_first_likeness(run, choice.index)
     elif options.append:
         _check_carries(job, previous)
     return Resolved(
@@ -138,9 +138,9 @@ def resolve_run(
 
 
 def _make_run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
-    globs = tuple(absolute_input(glob) for glob in options.input)
+    globs = tuple(make_absolute_input(glob) for glob in options.input)
     tables = {
-        glob: str(version_of(glob, options.input_version)) for glob in globs if is_table(glob)
+        glob: str(find_version(glob, options.input_version)) for glob in globs if is_table(glob)
     }
     run = Run(
         root=storage.absolute(options.store),
@@ -196,13 +196,13 @@ def _make_job(
     recipe = choice.recipe
     if options.worker_model:
         recipe = replace(recipe, model=options.worker_model, revision=None)
-    text_limit = memory_bytes() // 4 if local and choice.partition == "content" else None
+    text_limit = measure_memory() // 4 if local and choice.partition == "content" else None
     index_asked = None
     if choice.index is not None and options.index is not None:
         index_asked = choice.index.spec
     return EmbedJob(
         run=run,
-        columns=columns_of_options(vars(chosen)),
+        columns=make_columns(vars(chosen)),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=recipe,
         machine=Machine(options.device, options.tokens_per_batch, chosen.deterministic),
@@ -224,14 +224,14 @@ def _make_job(
     )
 
 
-def on_workers(resolved: Resolved, accelerator: str | None) -> Resolved:
+def put_on_workers(resolved: Resolved, accelerator: str | None) -> Resolved:
     """Return the run as its workers do it, on the GPUs of `--accelerator` if it is given."""
     job = resolved.job
     machine = job.machine.on_workers(job.retried, accelerator is not None)
     return replace(resolved, job=replace(job, machine=machine))
 
 
-def holding_lease(resolved: Resolved) -> Resolved:
+def hold_lease(resolved: Resolved) -> Resolved:
     """Return the run as one that holds the store's lease and commits only while it holds it.
 
     Writes the list of erased rows if the store has another one or none.
@@ -251,7 +251,7 @@ def _check_pending(differing: tuple[str, ...], budget: int | None, previous: Man
     if differing and files and budget is not None:
         verb = "is" if files == 1 else "are"
         raise OptionError(
-            f"{', '.join(differing)} would change in every row, and {counted(files, 'file')} {verb}"
+            f"{', '.join(differing)} would change in every row, and {format_count(files, 'file')} {verb}"
             " pending: say --budget none with it, or wait"
         )
 
@@ -297,9 +297,9 @@ def read_again(run: Run, previous: Manifest, reembed: bool) -> tuple[str, ...]:
 
 def _changes_types(run: Run, previous: Manifest) -> bool:
     """Whether a kept column has another type in a snapshot's shards than a run gives it."""
-    stored = {name: type_of(word).arrow for name, word in previous.options.keep_types.items()}
-    named = {name: type_of(word).arrow for name, word in run.options.keep_types.items()}
-    own = stored_types(previous, sorted(named.keys() - stored.keys()))
+    stored = {name: parse_type(word).arrow for name, word in previous.options.keep_types.items()}
+    named = {name: parse_type(word).arrow for name, word in run.options.keep_types.items()}
+    own = read_stored_types(previous, sorted(named.keys() - stored.keys()))
     return any((stored | own).get(name) != kind for name, kind in named.items())
 
 
@@ -312,9 +312,9 @@ def _find_calibration_folder(options: EmbedOptions, choice: Choice, stored: Stor
 
 def _find_ranges(space: Space, previous: Manifest | None, reembed: bool) -> RangesEntry | None:
     """Return the store's ranges if they fit this run's vectors; else the run fits its own."""
-    entry = None if previous is None or reembed else fitting(previous.ranges, space)
+    entry = None if previous is None or reembed else select_fitting(previous.ranges, space)
     if previous is not None and entry is not None:
-        kept_ranges(previous.root, entry)  # better found out here than by a worker
+        read_kept_ranges(previous.root, entry)  # better found out here than by a worker
     return entry
 
 
@@ -339,7 +339,7 @@ def _find_buckets(options: EmbedOptions, run: Run, previous: Manifest | None) ->
     return previous.buckets
 
 
-def memory_bytes() -> int:
+def measure_memory() -> int:
     """Return the bytes of memory of this machine, or of this process's container."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -348,7 +348,7 @@ def memory_bytes() -> int:
     return min(limits)
 
 
-def index_ram(resolved: Resolved, min_ram: str | None) -> str | None:
+def estimate_index_ram(resolved: Resolved, min_ram: str | None) -> str | None:
     """Return the memory that the steps of a run's index need, by the rows of the last snapshot.
 
     More is `min_ram` by `--min-ram`.
@@ -356,4 +356,4 @@ def index_ram(resolved: Resolved, min_ram: str | None) -> str | None:
     if resolved.index is None:
         return None
     run = resolved.job.run
-    return least_ram(resolved.index, run.previous_rows, run.space.dim, min_ram)
+    return find_least_ram(resolved.index, run.previous_rows, run.space.dim, min_ram)

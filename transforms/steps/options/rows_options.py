@@ -6,9 +6,9 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.keyword_options import options_of
+from sentence_beam.transforms.base.keyword_options import make_options
 from sentence_beam.transforms.steps.options.embed import EmbedOptions
-from sentence_beam.transforms.steps.options.resolve import Resolved, holding_lease, resolve_run
+from sentence_beam.transforms.steps.options.resolve import Resolved, hold_lease, resolve_run
 from sentence_beam.transforms.store.manifest import read_manifest
 
 NAME = "collection"  # of the one file as which the rows are on record
@@ -34,7 +34,7 @@ REFUSED = OF_FILES | {
 }
 
 
-def options_for_rows(
+def make_options_for_rows(
     store: str, text: str | None, id_field: str | None, keywords: Mapping[str, Any]
 ) -> EmbedOptions:
     """Return the options of a run over rows with these fields, from keywords.
@@ -54,7 +54,7 @@ def options_for_rows(
         )
     options |= {"input": (SOURCE,), "store": store, "partition": partition}
     options |= {"text_column": text, "id_column": id_field}
-    return options_of(EmbedOptions, "WriteStore", options)
+    return make_options(EmbedOptions, "WriteStore", options)
 
 
 def resolve_for_rows(options: EmbedOptions, in_process: bool) -> Resolved:
@@ -72,4 +72,4 @@ def resolve_for_rows(options: EmbedOptions, in_process: bool) -> Resolved:
     if options.id_column is None:
         remembered = previous.options.id_column if previous is not None else None
         options = replace(options, id_column=remembered or ID)
-    return holding_lease(resolve_run(options, previous, local=in_process))
+    return hold_lease(resolve_run(options, previous, local=in_process))

@@ -19,7 +19,7 @@ from sentence_beam.transforms.options.common import (
     TABLE_FILE,
     TEXT_COLUMN,
     WHERE,
-    named_k,
+    declare_k,
 )
 
 LOCAL = Declared("copy the whole index of a remote store to this disk (default: no)")
@@ -65,7 +65,7 @@ class SearchOptions:
         default=None,
     )
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
-    k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
+    k: int = option(declare_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     where: str | None = option(WHERE, default=None)
     min_score: float | None = option(MIN_SCORE, default=None)
     rerank: str | None = option(
@@ -100,9 +100,9 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.id is not None:
-            from sentence_beam.transforms.corpus.given_ids import ids_as_text  # late: pyarrow
+            from sentence_beam.transforms.corpus.given_ids import format_ids  # late: pyarrow
 
-            object.__setattr__(self, "id", ids_as_text(self.id))
+            object.__setattr__(self, "id", format_ids(self.id))
         read(self)
         if self.query is not None and not all(text.strip() for text in self.query):
             raise OptionError("argument --query: it is empty; say what to look for")

@@ -13,7 +13,7 @@ from sentence_beam.transforms.options.common import (
     STORES_MODEL,
     TABLE_FILE,
     WHERE,
-    named_k,
+    declare_k,
 )
 from sentence_beam.transforms.store.entries import RememberedOptions
 
@@ -162,9 +162,9 @@ class ForgetOptions:
     beam_flags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        from sentence_beam.transforms.corpus.given_ids import ids_as_text  # late: pyarrow
+        from sentence_beam.transforms.corpus.given_ids import format_ids  # late: pyarrow
 
-        object.__setattr__(self, "id", ids_as_text(self.id))
+        object.__setattr__(self, "id", format_ids(self.id))
         read(self)
         if not self.id and self.ids is None and self.where is None:
             raise OptionError("say which rows: --id ID, --ids FILE or --where EXPR")
@@ -198,7 +198,9 @@ class WatchOptions:
         exclusive=WATCHED,
         default=None,
     )
-    k: int = option(named_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
+    k: int = option(
+        declare_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS
+    )
     report: str | None = option(
         "write a page with the answers that changed most since the snapshot before, or that differ"
         " most from those of --like (default: none)",

@@ -44,7 +44,7 @@ class Stored:
         return self.previous or self.like
 
 
-def stored_for(options: EmbedOptions, previous: Manifest | None) -> Stored:
+def find_stored(options: EmbedOptions, previous: Manifest | None) -> Stored:
     """Return the values for the options that a run over a store's last snapshot is not given.
 
     Raises OptionError if a new store is to be like one that does not exist.
@@ -59,7 +59,7 @@ def stored_for(options: EmbedOptions, previous: Manifest | None) -> Stored:
     return stored if options.model is None else _drop_model(stored)
 
 
-def with_input(options: EmbedOptions, stored: Stored) -> EmbedOptions:
+def fill_input(options: EmbedOptions, stored: Stored) -> EmbedOptions:
     """Return the options; without an input, with that of the last run.
 
     Raises OptionError if there is none that a run can read again.

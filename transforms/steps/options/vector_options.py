@@ -23,7 +23,7 @@ from sentence_beam.transforms.options.common import (
     REVISION,
     TEXT_COLUMN,
     TRUNCATE_DIM,
-    named_input,
+    declare_input,
 )
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.space.identity import PRECISIONS
@@ -36,7 +36,7 @@ VECTORS = "vectors (a store remembers them)"
 ONE_TEXT = Exclusive("text")
 
 
-def column_names(text: str) -> tuple[str, ...]:
+def parse_column_names(text: str) -> tuple[str, ...]:
     """Return the columns to keep, with their types if given. Raises OptionError for other text."""
     return tuple(map(str, parse_columns(text)))
 
@@ -46,7 +46,7 @@ class VectorOptions:
     """The input files, the columns of a row, and what decides its vector."""
 
     input: tuple[str, ...] = option(
-        named_input("what to embed", "as in the last run", bare=True),
+        declare_input("what to embed", "as in the last run", bare=True),
         group=INPUT,
         kw_only=False,
         default=(),
@@ -102,7 +102,7 @@ class VectorOptions:
     id_column: str | None = option(ID_COLUMN, group=INPUT, remembered=CONTENT, default=None)
     keep_columns: tuple[str, ...] | None = option(
         f"columns to keep in the store; types: {', '.join(TYPES)} (default: none)",
-        kind=column_names,
+        kind=parse_column_names,
         metavar="A[:TYPE],B",
         group=INPUT,
         remembered=CONTENT,

@@ -10,28 +10,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
 from sentence_beam.transforms.base.columns import (
-    column,
-    equals,
+    as_numbers,
+    find_equals,
+    get_column,
+    get_numbers,
     is_valid,
-    lookup,
-    numbers,
-    numbers_of,
-    places,
+    look_up,
+    make_places,
+    replace_column,
+    replace_rows,
     sum_by_place,
     texts,
-    with_column,
-    with_rows,
 )
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.grouped_files import LastFiles
 from sentence_beam.transforms.steps.plan.planned import as_carried
-from sentence_beam.transforms.store.runs.recorded_plan import PLAN, BudgetNotes, span_values
-from sentence_beam.transforms.store.tables.file_rows import compare, same_bytes
-from sentence_beam.transforms.store.tables.names import key_texts
+from sentence_beam.transforms.store.runs.recorded_plan import PLAN, BudgetNotes, get_span_values
+from sentence_beam.transforms.store.tables.file_rows import compare, match_bytes
+from sentence_beam.transforms.store.tables.names import format_keys
 from sentence_beam.transforms.store.tables.table_columns import COUNT, TEXT
 
 # Options and fields of the space whose change leaves the pooled vectors of unchanged files.
@@ -60,7 +60,7 @@ class _Costs:
     must: np.ndarray
 
 
-def within_budget(
+def apply_budget(
     files: pa.Table, last: LastFiles, job: EmbedJob
 ) -> tuple[pa.Table, BudgetNotes | None]:
     """Return the plan with the files pending that are beyond the run's budget, and its notes.
@@ -78,13 +78,13 @@ def within_budget(
     if job.read_again and is_kept.any():
         raise OptionError(
             f"{', '.join(job.read_again)} would change in every row, and"
-            f" {counted(int(is_kept.sum()), 'file')} beyond --budget {job.budget:,} would stay as"
+            f" {format_count(int(is_kept.sum()), 'file')} beyond --budget {job.budget:,} would stay as"
             " before: say --budget none with it, or wait"
         )
     waiting = _list_waiting_tokens(files, costs, is_waiting)
     old, new = waits[is_kept], waits[~is_kept]
     rows = [_keep_rows(files, last, costs, old), _make_empty_rows(files, costs, new)]
-    files = with_rows(files, np.append(old, new), pa.concat_tables(rows))
+    files = replace_rows(files, np.append(old, new), pa.concat_tables(rows))
     return files, BudgetNotes(job.budget, expected, waiting)
 
 
@@ -92,8 +92,8 @@ def _compute_costs(files: pa.Table, last: LastFiles, job: EmbedJob) -> _Costs:
     at = last.places_of(files)
     is_read = is_valid(files, "spans") & ~is_valid(files, "bad")
     is_same = compare(files, last.files, job.columns.path_names).is_same
-    has_rows = (numbers(last.files, "units") > 0) | is_valid(last.files, "group")
-    twins = same_bytes(files, is_read & (at < 0), last.files, has_rows & ~last.is_damaged)
+    has_rows = (get_numbers(last.files, "units") > 0) | is_valid(last.files, "group")
+    twins = match_bytes(files, is_read & (at < 0), last.files, has_rows & ~last.is_damaged)
     is_known = (is_same & ~last.damaged(at)) | (twins >= 0)
     is_known &= set(job.read_again) <= KEEP_VECTORS
     tokens = np.where(is_known, 0, _estimate_tokens(files, job.run.estimate.share))
@@ -108,18 +108,18 @@ def _estimate_tokens(files: pa.Table, share: float) -> np.ndarray:
 
     `share` is that of the tokens which came of those that earlier plans had estimated.
     """
-    of_spans = span_values(files, "tokens").to_numpy(zero_copy_only=False)
-    parents = pc.list_parent_indices(column(files, "spans")).to_numpy(zero_copy_only=False)
+    of_spans = get_span_values(files, "tokens").to_numpy(zero_copy_only=False)
+    parents = pc.list_parent_indices(get_column(files, "spans")).to_numpy(zero_copy_only=False)
     tokens = sum_by_place(parents, len(files), of_spans)
     return np.where(tokens > 0, np.maximum(1, np.rint(tokens * share)), 0).astype(np.int64)
 
 
 def _is_regrouped(files: pa.Table, last: LastFiles, at: np.ndarray) -> np.ndarray:
     """Return which files are in another group than before, because there are more groups now."""
-    now = column(files, "group")
-    before = last.groups_at(at)
-    has_both = numbers_of(pc.and_(now.is_valid(), before.is_valid()))
-    return has_both & ~equals(now, before)
+    now = get_column(files, "group")
+    before = last.find_groups(at)
+    has_both = as_numbers(pc.and_(now.is_valid(), before.is_valid()))
+    return has_both & ~find_equals(now, before)
 
 
 def _has_lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
@@ -127,10 +127,10 @@ def _has_lost_a_member(at: np.ndarray, last: LastFiles) -> np.ndarray:
 
     That one's rows leave the store tonight, so the group is read.
     """
-    before = column(last.files, "group")
+    before = get_column(last.files, "group")
     names = before.unique().drop_null()
-    now = lookup(last.groups_at(at), names)
-    is_fewer = sum_by_place(now, len(names)) < sum_by_place(lookup(before, names), len(names))
+    now = look_up(last.find_groups(at), names)
+    is_fewer = sum_by_place(now, len(names)) < sum_by_place(look_up(before, names), len(names))
     return np.append(is_fewer, False)[now]
 
 
@@ -142,12 +142,12 @@ def _number_parts(
     These share a group, now or in the last snapshot, or one has shards with the other's name. New
     files of a group need not come with the regrouped ones.
     """
-    before = last.groups_at(at)
-    now = pc.if_else(mask_array(is_regrouped), NO_GROUP, column(files, "group"))
-    links = [lookup(before, before), lookup(now, now)]
-    shards_of = column(last.files, "shards_of").take(places(at))
+    before = last.find_groups(at)
+    now = pc.if_else(make_mask_array(is_regrouped), NO_GROUP, get_column(files, "group"))
+    links = [look_up(before, before), look_up(now, now)]
+    shards_of = get_column(last.files, "shards_of").take(make_places(at))
     if shards_of.null_count < len(shards_of):
-        links.append(lookup(shards_of, key_texts(column(files, "path"))))
+        links.append(look_up(shards_of, format_keys(get_column(files, "path"))))
     part = np.arange(len(files))
     while True:
         earlier = part.copy()
@@ -189,7 +189,7 @@ def _list_waiting_tokens(files: pa.Table, costs: _Costs, is_waiting: np.ndarray)
     parts = _sort_parts(costs, is_waiting)
     earlier = np.flatnonzero(is_valid(files, "pending_tokens") & ~costs.is_read)
     first = np.append(parts, earlier)
-    tokens = np.append(of_parts[parts], numbers(files, "pending_tokens")[earlier])
+    tokens = np.append(of_parts[parts], get_numbers(files, "pending_tokens")[earlier])
     return tuple(tokens[np.argsort(first, kind="stable")].tolist())
 
 
@@ -199,7 +199,7 @@ def _has_rows(files: pa.Table, at: np.ndarray) -> np.ndarray:
     Those that a renamed file has taken over are none.
     """
     carried = files.filter(files.column("carried"))
-    is_given = lookup(files.column("path"), carried.column("was")) >= 0
+    is_given = look_up(files.column("path"), carried.column("was")) >= 0
     return (at >= 0) & ~is_given
 
 
@@ -212,18 +212,18 @@ def _keep_rows(files: pa.Table, last: LastFiles, costs: _Costs, at: np.ndarray) 
     names = ("folder", "source", "cut", "ms", "version", "size")
     now = files.select(names).take(pa.array(at))
     before = last.files.take(pa.array(costs.at[at]))
-    is_same = mask_array(costs.is_same[at])
+    is_same = make_mask_array(costs.is_same[at])
     rows = as_carried(before)
     for name in ("folder", "source", "cut", "ms"):
-        rows = with_column(rows, name, now.column(name))
-    rows = with_column(rows, "group", before.column("group"))
-    rows = with_column(
+        rows = replace_column(rows, name, now.column(name))
+    rows = replace_column(rows, "group", before.column("group"))
+    rows = replace_column(
         rows, "version", pc.if_else(is_same, now.column("version"), before.column("version"))
     )
     tokens = pa.array(costs.tokens[at], COUNT)
     marks = {"pending_bytes": now.column("size"), "pending_tokens": tokens}
     for name, values in marks.items():
-        rows = with_column(rows, name, pc.if_else(is_same, NO_COUNT, values))
+        rows = replace_column(rows, name, pc.if_else(is_same, NO_COUNT, values))
     return rows
 
 
@@ -243,7 +243,7 @@ def _make_empty_rows(files: pa.Table, costs: _Costs, at: np.ndarray) -> pa.Table
         "version": empty,
         "size": pa.array(np.zeros(count, np.int64), COUNT),
         "spans": none,
-        "pending_bytes": column(files, "size").take(pa.array(at)),
+        "pending_bytes": get_column(files, "size").take(pa.array(at)),
         "pending_tokens": pa.array(costs.tokens[at], COUNT),
     }
     for name in ("group", "shards_of", "was", "kept", "keys", "lacks"):

@@ -7,45 +7,53 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
 from sentence_beam.transforms.base.columns import (
-    column,
+    as_numbers,
+    get_column,
+    get_numbers,
     is_valid,
-    lookup,
-    numbers,
-    numbers_of,
-    places,
-    rows_at,
-    with_column,
-    with_rows,
+    look_up,
+    make_places,
+    replace_column,
+    replace_rows,
+    take_rows_at,
 )
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import limit_spans
 from sentence_beam.transforms.corpus.files import check_distinct
-from sentence_beam.transforms.corpus.groups import spans_of as spans_in
+from sentence_beam.transforms.corpus.groups import list_spans as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.append import check_earlier_shards, with_earlier
-from sentence_beam.transforms.steps.plan.budget import within_budget
+from sentence_beam.transforms.steps.plan.append import add_earlier, check_earlier_shards
+from sentence_beam.transforms.steps.plan.budget import apply_budget
 from sentence_beam.transforms.steps.plan.footers import open_rows
-from sentence_beam.transforms.steps.plan.grouped_files import LastFiles, in_groups, max_bits
-from sentence_beam.transforms.steps.plan.kept_types import Types, retyped, types_of
+from sentence_beam.transforms.steps.plan.grouped_files import (
+    LastFiles,
+    find_max_bits,
+    put_in_groups,
+)
+from sentence_beam.transforms.steps.plan.kept_types import Types, choose_types, find_retyped
 from sentence_beam.transforms.steps.plan.look_into import look_into_all
 from sentence_beam.transforms.steps.plan.planned import (
+    add_last,
     as_carried,
-    not_pending,
-    with_last,
-    with_spans,
+    clear_pending,
+    replace_spans,
 )
 from sentence_beam.transforms.steps.plan.row_checks import check_files_left, check_plan_rows
 from sentence_beam.transforms.store.manifest import Manifest
-from sentence_beam.transforms.store.runs.commit import last_snapshot
-from sentence_beam.transforms.store.runs.recorded_plan import BudgetNotes, input_files, spans_of
-from sentence_beam.transforms.store.tables.file_rows import (
-    moved_files,
-    must_make_way,
-    same_bytes,
+from sentence_beam.transforms.store.runs.commit import read_last_snapshot
+from sentence_beam.transforms.store.runs.recorded_plan import (
+    BudgetNotes,
+    list_input_files,
+    list_spans,
 )
-from sentence_beam.transforms.store.tables.names import Owners, file_keys, key_texts
+from sentence_beam.transforms.store.tables.file_rows import (
+    find_moved_files,
+    match_bytes,
+    must_make_way,
+)
+from sentence_beam.transforms.store.tables.names import Owners, format_keys, hash_files
 from sentence_beam.transforms.store.tables.table_columns import FILES, PENDING
 
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
@@ -65,7 +73,7 @@ class WholePlan:
     group_bits: int | None
 
 
-def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
+def check_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
     """Return the plan: sorted by path, each file once, the small ones in groups, cut to the run's
     limit, and within its budget.
 
@@ -73,19 +81,19 @@ def checked_plan(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
     have too few rows for the requested index, DataGateError if they have too few after the last
     snapshot.
     """
-    manifest = last_snapshot(job.run)
+    manifest = read_last_snapshot(job.run)
     files = named = _drop_repeated(files)  # those of `found` are free then, which may be very many
     _check_bad(files, job)
     last = _read_last_files(manifest, states)
     if not job.by_content:
         files = _carry_last(files, last, job)
     files = _add_former_names(files, last.files)
-    types = types_of(files, job, manifest)
-    has_carried = (numbers(files, "carried") & (numbers(files, "units") > 0)).any()
-    if has_carried and retyped(types, manifest):
+    types = choose_types(files, job, manifest)
+    has_carried = (get_numbers(files, "carried") & (get_numbers(files, "units") > 0)).any()
+    if has_carried and find_retyped(types, manifest):
         return _read_again(named, states, job)
-    bits = max_bits(files, last.group_bits if job.append else None)
-    files, budget = within_budget(files, last, job)
+    bits = find_max_bits(files, last.group_bits if job.append else None)
+    files, budget = apply_budget(files, last, job)
     check_files_left(job, files, manifest, last.files)
     if not job.by_content:
         check_plan_rows(job, files)
@@ -104,11 +112,11 @@ def _read_last_files(manifest: Manifest | None, states: pa.Table) -> LastFiles:
     is_damaged = np.zeros(len(files), bool)
     damaged = states.filter(states.column("is_damaged"))
     owners = Owners(files.column("path"), files.column("group"))
-    at = owners.of(column(damaged, "unit"))
+    at = owners.of(get_column(damaged, "unit"))
     is_damaged[at[at >= 0]] = True
-    groups = column(files, "group")
-    hurt = groups.filter(mask_array(is_damaged)).drop_null()
-    is_damaged |= lookup(groups, hurt) >= 0
+    groups = get_column(files, "group")
+    hurt = groups.filter(make_mask_array(is_damaged)).drop_null()
+    is_damaged |= look_up(groups, hurt) >= 0
     shards = dict(zip(at.tolist(), damaged.column("path").to_pylist(), strict=True))
     return LastFiles(files, is_damaged, shards, manifest.group_bits)
 
@@ -119,13 +127,13 @@ def _drop_repeated(files: pa.Table) -> pa.Table:
     Raises OptionError if two files have one relative path.
     """
     files = files.sort_by("path").combine_chunks()
-    paths = column(files, "path")
+    paths = get_column(files, "path")
     is_again = np.zeros(len(files), bool)
-    is_again[1:] = numbers_of(pc.equal(paths[1:], paths[:-1]))
+    is_again[1:] = as_numbers(pc.equal(paths[1:], paths[:-1]))
     if not is_again.any():
         return files
-    check_distinct(list(input_files(files)))
-    return files.filter(mask_array(~is_again)).combine_chunks()
+    check_distinct(list(list_input_files(files)))
+    return files.filter(make_mask_array(~is_again)).combine_chunks()
 
 
 def _check_bad(files: pa.Table, job: EmbedJob) -> None:
@@ -148,11 +156,11 @@ def _carry_last(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     """Return the plan with earlier, renamed and grouped files of the last snapshot carried over."""
     named = files
     if job.append:
-        files = with_earlier(files, last.files, job)
+        files = add_earlier(files, last.files, job)
     files = _open_damaged(files, named, last, job)
     if job.carry and job.columns.id is not None:
         files = _carry_renamed(files, last, job)
-    return in_groups(files, last, job)
+    return put_in_groups(files, last, job)
 
 
 def _open_damaged(files: pa.Table, named: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
@@ -162,20 +170,20 @@ def _open_damaged(files: pa.Table, named: pa.Table, last: LastFiles, job: EmbedJ
     not name.
     """
     at = last.places_of(files)
-    has_units = np.append(numbers(last.files, "units") > 0, False)[at]
-    is_alone = ~numbers_of(last.groups_at(at).is_valid())
-    is_hurt = numbers(files, "carried") & has_units & is_alone & last.damaged(at)
+    has_units = np.append(get_numbers(last.files, "units") > 0, False)[at]
+    is_alone = ~as_numbers(last.find_groups(at).is_valid())
+    is_hurt = get_numbers(files, "carried") & has_units & is_alone & last.damaged(at)
     if not is_hurt.any():
         return files
     is_bad = is_hurt & is_valid(files, "bad")
     if is_bad.any():
         raise SentenceBeamError(files.column("bad")[int(np.argmax(is_bad))].as_py())
-    is_earlier = is_hurt & (lookup(files.column("path"), named.column("path")) < 0)
+    is_earlier = is_hurt & (look_up(files.column("path"), named.column("path")) < 0)
     first = int(np.argmax(is_earlier))
     shard = storage.join(job.root, last.shards.get(int(at[first]), ""))
     check_earlier_shards(files, is_earlier, [shard])
     hurt = np.flatnonzero(is_hurt)
-    return with_rows(files, hurt, open_rows(files.take(pa.array(hurt)), job))
+    return replace_rows(files, hurt, open_rows(files.take(pa.array(hurt)), job))
 
 
 def _carry_renamed(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
@@ -187,28 +195,28 @@ def _carry_renamed(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     in a column that the run reads is read too.
     """
     at = last.places_of(files)
-    is_carried = numbers(files, "carried")
-    is_free = (numbers(last.files, "units") > 0) & ~is_valid(last.files, "group")
+    is_carried = get_numbers(files, "carried")
+    is_free = (get_numbers(last.files, "units") > 0) & ~is_valid(last.files, "group")
     is_free &= ~last.is_damaged
     is_free[at[is_carried & (at >= 0)]] = False
-    is_read = numbers_of(pc.list_value_length(files.column("spans"))) > 0
-    was = same_bytes(files, is_read, last.files, is_free, job.columns.path_names)
+    is_read = as_numbers(pc.list_value_length(files.column("spans"))) > 0
+    was = match_bytes(files, is_read, last.files, is_free, job.columns.path_names)
     renamed = np.flatnonzero(was >= 0)
-    files = with_rows(files, renamed, _carry_as(files, renamed, last.files, was[renamed]))
+    files = replace_rows(files, renamed, _carry_as(files, renamed, last.files, was[renamed]))
     to_open = np.flatnonzero(_must_make_way(files))
-    return with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
+    return replace_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
 
 
 def _carry_as(files: pa.Table, at: np.ndarray, last: pa.Table, was: np.ndarray) -> pa.Table:
     """Return the rows of files at places that have the units of other files, int64 [n] each."""
     now = files.take(pa.array(at))
-    before = rows_at(last, was)
-    rows = not_pending(as_carried(before))
-    own = key_texts(before.column("path"))
-    rows = with_column(rows, "shards_of", pc.coalesce(before.column("shards_of"), own))
-    rows = with_column(rows, "was", before.column("path"))
+    before = take_rows_at(last, was)
+    rows = clear_pending(as_carried(before))
+    own = format_keys(before.column("path"))
+    rows = replace_column(rows, "shards_of", pc.coalesce(before.column("shards_of"), own))
+    rows = replace_column(rows, "was", before.column("path"))
     for name in ("path", "folder", "source", "version", "ms"):
-        rows = with_column(rows, name, now.column(name))
+        rows = replace_column(rows, name, now.column(name))
     return rows
 
 
@@ -216,19 +224,19 @@ def _must_make_way(files: pa.Table) -> np.ndarray:
     """Return which carried files must be read too, bool [n]: another's shards have their names."""
     if not is_valid(files, "shards_of").any():
         return np.zeros(len(files), bool)
-    own = file_keys(files.column("path"))
-    named = column(files, "shards_of").to_pylist()
+    own = hash_files(files.column("path"))
+    named = get_column(files, "shards_of").to_pylist()
     shards_of = own.copy()
     for place, key in enumerate(named):
         if key is not None:
             shards_of[place] = int(key, 16)
-    return must_make_way(own, shards_of, numbers(files, "carried"))
+    return must_make_way(own, shards_of, get_numbers(files, "carried"))
 
 
 def _add_former_names(files: pa.Table, last: pa.Table) -> pa.Table:
     """Return the plan with the former path of each file that has another one now."""
-    moved = last.column("path").take(places(moved_files(files, last)))
-    return with_column(files, "was", pc.coalesce(files.column("was"), moved))
+    moved = last.column("path").take(make_places(find_moved_files(files, last)))
+    return replace_column(files, "was", pc.coalesce(files.column("was"), moved))
 
 
 def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
@@ -236,14 +244,14 @@ def _read_again(files: pa.Table, states: pa.Table, job: EmbedJob) -> WholePlan:
     job = replace(job, carry=False, read_again=("keep_columns",))
     listed = files.select(FILES.names)
     rows, problems = look_into_all(
-        with_last(listed, FILES.empty_table(), np.full(len(listed), -1)), job
+        add_last(listed, FILES.empty_table(), np.full(len(listed), -1)), job
     )
     if problems:
         raise problems[0].error()
-    return checked_plan(rows, states, job)
+    return check_plan(rows, states, job)
 
 
 def _limit_rows(files: pa.Table, limit: int, job: EmbedJob) -> pa.Table:
     """Return the plan with the spans of the first rows alone."""
-    spans = [one for some in spans_of(files, job.syntax) for one in spans_in(some)]
-    return with_spans(files, limit_spans(spans, limit))
+    spans = [one for some in list_spans(files, job.syntax) for one in spans_in(some)]
+    return replace_spans(files, limit_spans(spans, limit))

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.corpus import Span
-from sentence_beam.transforms.corpus.arrow_types import code_of
+from sentence_beam.transforms.corpus.arrow_types import make_code
 from sentence_beam.transforms.corpus.blocks import PackedRows, Packer
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.steps.embed.cutting import pieces_of
-from sentence_beam.transforms.steps.embed.erased import without_erased
+from sentence_beam.transforms.steps.embed.cutting import cut_into_pieces
+from sentence_beam.transforms.steps.embed.erased import drop_erased
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.content_plan import (
-    buckets_for,
+    choose_buckets,
+    find_unchanged,
     record_unchanged,
-    unchanged,
 )
-from sentence_beam.transforms.steps.plan.footers import templates
+from sentence_beam.transforms.steps.plan.footers import list_templates
 from sentence_beam.transforms.steps.plan.kept_types import Types, find_stored_types, join_codes
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
-from sentence_beam.transforms.steps.plan.row_batches import RowBatch, too_much_text, unpacked
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows
+from sentence_beam.transforms.steps.plan.row_batches import RowBatch, make_text_error, unpack_batch
 from sentence_beam.transforms.steps.plan.row_checks import check_rows
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
-from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
+from sentence_beam.transforms.steps.plan.whole_plan import make_notes, write_rows
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
-from sentence_beam.transforms.store.runs.carried_check import STATES, all_states
-from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
+from sentence_beam.transforms.store.runs.carried_check import STATES, check_all
+from sentence_beam.transforms.store.runs.commit import Run, read_last_snapshot
 from sentence_beam.transforms.store.runs.lease_file import Lease
 from sentence_beam.transforms.store.runs.recorded_plan import has_plan, read_plan
 from sentence_beam.transforms.store.runs.run_result import read_result
@@ -106,8 +106,8 @@ def take_store(run: Run, engine: Engine) -> None:
 
 
 def _begin_packing(summary: RowsSummary, job: EmbedJob) -> Iterator[ToPack]:
-    last = last_snapshot(job.run) if job.run.previous is not None else None
-    types = kept_types(summary, job, last)
+    last = read_last_snapshot(job.run) if job.run.previous is not None else None
+    types = find_kept_types(summary, job, last)
     if not has_plan(job.root, job.run.id):
         check_collection(summary, job, last)
         _write_plan(summary, job, types, last)
@@ -126,15 +126,15 @@ def _write_plan(summary: RowsSummary, job: EmbedJob, types: Types, last: Manifes
     """Write the plan of all rows, or of carrying all units over."""
     states = STATES.empty_table()
     if last is not None:
-        states = all_states(job.root, last.units, job.run.shard_check())
+        states = check_all(job.root, last.units, job.run.make_shard_check())
     span = Span(summary.file, 0, 0, summary.rows, rows=summary.rows, tokens=summary.tokens)
     spans = (span,) if summary.rows else ()
-    files = planned_rows([OpenedFile(summary.file, spans).row()])
-    same = unchanged(files, states, job)
+    files = make_planned_rows([OpenedFile(summary.file, spans).row()])
+    same = find_unchanged(files, states, job)
     if same is not None:
         record_unchanged(files, same, job, states)
         return
-    write_rows(job, files, notes_of(files, types, buckets_for([span], job)), states)
+    write_rows(job, files, make_notes(files, types, choose_buckets([span], job)), states)
 
 
 def check_collection(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> None:
@@ -146,14 +146,14 @@ def check_collection(summary: RowsSummary, job: EmbedJob, last: Manifest | None)
     if last is not None and last.rows.written and not summary.rows:
         raise DataGateError(
             f"the PCollection is empty, and {job.root} has"
-            f" {counted(last.rows.written, 'row')}, which would all be deleted; see whether its"
+            f" {format_count(last.rows.written, 'row')}, which would all be deleted; see whether its"
             " source was read"
         )
     if summary.rows:
         check_named(summary.seen, summary.names, job)
     check_rows(job, summary.rows)
     if job.text_limit is not None and summary.size > job.text_limit:
-        raise too_much_text(summary.size)
+        raise make_text_error(summary.size)
 
 
 def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> None:
@@ -161,17 +161,17 @@ def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> N
 
     `names` are fields for the message.
     """
-    for name, option in named_fields(job):
+    for name, option in list_named_fields(job):
         if name not in seen:
             listed = ", ".join(sorted(names)) or "none"
             raise OptionError(f"rows have no field {name!r} ({option}), but {listed}")
 
 
-def named_fields(job: EmbedJob) -> list[tuple[str, str]]:
+def list_named_fields(job: EmbedJob) -> list[tuple[str, str]]:
     """Return the fields that options name, each with its option."""
     columns = job.columns
     names_and_parameters = [(name, "keep_columns") for name in columns.keep]
-    for names, option in templates(job):
+    for names, option in list_templates(job):
         parameter = option.removeprefix("--").replace("-", "_")
         names_and_parameters += [(name, parameter) for name in names]
     if columns.of_text is None:
@@ -181,16 +181,16 @@ def named_fields(job: EmbedJob) -> list[tuple[str, str]]:
     return names_and_parameters
 
 
-def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Types:
+def find_kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Types:
     """Return the types of kept columns that have been given none: the store's, else those of rows.
 
     Types of Arrow tables and of other values are joined as those of files.
     """
     types = []
     for name, stored in find_stored_types(job, last).items():
-        kinds = [code_of(kind) for column, kind in summary.types if column == name]
+        kinds = [make_code(kind) for column, kind in summary.types if column == name]
         words = [word for column, word in summary.words if column == name]
-        code = join_codes([*kinds, *words]) if stored is None else code_of(stored)
+        code = join_codes([*kinds, *words]) if stored is None else make_code(stored)
         types.append((name, code))
     return tuple(types)
 
@@ -206,8 +206,8 @@ class CollectionPacker:
     def add(self, packed: RowBatch) -> Iterator[tuple[int, PackedRows]]:
         """Take a batch; yield (group of buckets, block) once enough rows are held."""
         if packed.data:
-            rows = unpacked(packed, self._job.columns, self._work.types)
-            self._packer.add(pieces_of(without_erased(rows, self._job), self._job))
+            rows = unpack_batch(packed, self._job.columns, self._work.types)
+            self._packer.add(cut_into_pieces(drop_erased(rows, self._job), self._job))
             progress.step(rows.read)
             yield from self._packer.relieve()
 

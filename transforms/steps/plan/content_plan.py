@@ -12,53 +12,65 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.columns import is_valid, nulls, total, with_column, with_rows
+from sentence_beam.transforms.base.columns import (
+    is_valid,
+    make_nulls,
+    replace_column,
+    replace_rows,
+    sum_column,
+)
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.measures import with_waits
+from sentence_beam.transforms.base.measures import time_waits
 from sentence_beam.transforms.corpus import Columns, Span, UnitRows, read_span
-from sentence_beam.transforms.corpus.beside import Beside, merged
-from sentence_beam.transforms.corpus.blocks import PackedRows, Packer, slices, unit_rows, unpack
+from sentence_beam.transforms.corpus.beside import Beside, merge_counts
+from sentence_beam.transforms.corpus.blocks import (
+    PackedRows,
+    Packer,
+    make_bucket_unit,
+    slice_group,
+    unpack,
+)
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.groups import spans_of as spans_in
-from sentence_beam.transforms.corpus.heavy import cut, without
+from sentence_beam.transforms.corpus.groups import list_spans as spans_in
+from sentence_beam.transforms.corpus.heavy import cut, drop_heavy
 from sentence_beam.transforms.corpus.row_counting import count_rows as rows_of
-from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
-from sentence_beam.transforms.steps.embed.cutting import pieces_of, read_unerased
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimate_tokens
+from sentence_beam.transforms.steps.embed.cutting import cut_into_pieces, read_unerased
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.elements import (
     FILES_PER_ELEMENT,
     FilesToOpen,
     PlannedFiles,
     ShardStates,
-    in_batches,
-    packed,
+    pack_batches,
+    pack_table,
 )
 from sentence_beam.transforms.steps.plan.footers import open_rows
-from sentence_beam.transforms.steps.plan.kept_types import Types, types_of
-from sentence_beam.transforms.steps.plan.planned import with_spans
-from sentence_beam.transforms.steps.plan.row_checks import check_rows, rows_at_most
+from sentence_beam.transforms.steps.plan.kept_types import Types, choose_types
+from sentence_beam.transforms.steps.plan.planned import replace_spans
+from sentence_beam.transforms.steps.plan.row_checks import check_rows, count_rows_at_most
 from sentence_beam.transforms.steps.plan.whole_plan import (
-    files_in,
-    notes_of,
-    problems_in,
+    find_problems,
+    join_files,
+    join_states,
+    make_notes,
     put_together,
     stands,
-    states_in,
     write_rows,
 )
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.commit import read_last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import (
     PLAN,
     SOME,
     Standing,
+    get_span_values,
+    list_spans,
     read_plan,
-    span_values,
-    spans_of,
 )
-from sentence_beam.transforms.store.tables.file_rows import content_marks
+from sentence_beam.transforms.store.tables.file_rows import make_content_marks
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
@@ -105,21 +117,21 @@ def _compare(items: list[Any], job: EmbedJob) -> Iterator[Begun]:
     if stands(items, job):
         yield Standing()
         return
-    problems = problems_in(items)
+    problems = find_problems(items)
     if problems:
         yield from problems
         return
     files = put_together(items, job).files
-    states = states_in(items)
-    last = unchanged(files, states, job)
+    states = join_states(items)
+    last = find_unchanged(files, states, job)
     if last is not None:
-        record_unchanged(files, last, job, states, merged(items))
+        record_unchanged(files, last, job, states, merge_counts(items))
         yield Standing()
         return
-    if last_snapshot(job.run) is not None:
-        yield ShardStates(packed(states))
-    yield merged(items)
-    yield from (FilesToOpen(data) for data in in_batches(files, FILES_PER_ELEMENT))
+    if read_last_snapshot(job.run) is not None:
+        yield ShardStates(pack_table(states))
+    yield merge_counts(items)
+    yield from (FilesToOpen(data) for data in pack_batches(files, FILES_PER_ELEMENT))
 
 
 def record_unchanged(
@@ -130,32 +142,32 @@ def record_unchanged(
     beside: Beside | None = None,
 ) -> None:
     """Write the plan that carries all units of the last snapshot over."""
-    notes = notes_of(files, buckets=last.buckets, beside=beside)
-    rows = with_column(files, "carried", pa.repeat(pa.scalar(True), len(files)))
-    rows = with_column(rows, "spans", nulls(len(files), PLAN.field("spans").type))
+    notes = make_notes(files, buckets=last.buckets, beside=beside)
+    rows = replace_column(files, "carried", pa.repeat(pa.scalar(True), len(files)))
+    rows = replace_column(rows, "spans", make_nulls(len(files), PLAN.field("spans").type))
     write_rows(job, rows, replace(notes, replaces=SOME, snapshot=last.run), states)
 
 
 def open_files(files: pa.Table, job: EmbedJob) -> pa.Table:
     """Return rows `PLANNED`, with those files opened that nobody has opened, except bad ones."""
     to_open = np.flatnonzero(~is_valid(files, "kept") & ~is_valid(files, "bad"))
-    return with_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
+    return replace_rows(files, to_open, open_rows(files.take(pa.array(to_open)), job))
 
 
-def to_count(items: list[Any], job: EmbedJob) -> Iterator[PlannedFiles | ToCount | Passing]:
+def list_to_count(items: list[Any], job: EmbedJob) -> Iterator[PlannedFiles | ToCount | Passing]:
     """Check the opened files as a whole; yield them with the spans to count, or only problems."""
-    if Standing() in items or problems_in(items):
+    if Standing() in items or find_problems(items):
         yield from (item for item in items if isinstance(item, Problem | Standing))
         return
     try:
-        files, types = checked_opened(files_in(items).sort_by("path"), job)
+        files, types = check_opened(join_files(items).sort_by("path"), job)
     except SentenceBeamError as error:
         yield Problem.from_error(error)
         return
     yield from (item for item in items if isinstance(item, Beside | ShardStates))
-    yield PlannedFiles(packed(files))
+    yield PlannedFiles(pack_table(files))
     exact = _needs_exact_counts(files, job)
-    for span in spans_of(files, job.syntax, types):
+    for span in list_spans(files, job.syntax, types):
         yield from (ToCount(one, exact) for one in spans_in(span))
 
 
@@ -163,22 +175,22 @@ def _needs_exact_counts(files: pa.Table, job: EmbedJob) -> bool:
     """Whether tokens are counted, to choose buckets for the first time or for a larger corpus."""
     if job.buckets is None:
         return True
-    tokens = pc.sum(span_values(files, "tokens")).as_py() or 0
+    tokens = pc.sum(get_span_values(files, "tokens")).as_py() or 0
     return bool(tokens > COUNT_AGAIN * job.buckets.chosen_tokens)
 
 
-def checked_opened(files: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
+def check_opened(files: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
     """Return opened files, and the types that their kept columns are read as.
 
     Raises OptionError if kept columns differ, the text is more than this process may group in
     memory or the rows are too few for the requested index, DataGateError if they are too few after
     the last snapshot.
     """
-    types = types_of(files, job, last_snapshot(job.run))
-    rows = rows_at_most(files)
+    types = choose_types(files, job, read_last_snapshot(job.run))
+    rows = count_rows_at_most(files)
     if rows is not None:
         check_rows(job, rows)
-    text = BYTES_PER_TOKEN * (pc.sum(span_values(files, "tokens")).as_py() or 0)
+    text = BYTES_PER_TOKEN * (pc.sum(get_span_values(files, "tokens")).as_py() or 0)
     if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
             f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more"
@@ -188,15 +200,15 @@ def checked_opened(files: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
     return files, types
 
 
-def unchanged(files: pa.Table, states: pa.Table, job: EmbedJob) -> Manifest | None:
+def find_unchanged(files: pa.Table, states: pa.Table, job: EmbedJob) -> Manifest | None:
     """Return the last snapshot if its input was the same and its shards are sound, else None.
 
     Names of files may differ if they show nowhere.
     """
-    manifest = last_snapshot(job.run) if job.carry else None
+    manifest = read_last_snapshot(job.run) if job.carry else None
     if manifest is None or not _is_same_input(manifest, files, job):
         return None
-    return None if total(states, "is_damaged") else manifest
+    return None if sum_column(states, "is_damaged") else manifest
 
 
 def _is_same_input(manifest: Manifest, files: pa.Table, job: EmbedJob) -> bool:
@@ -205,7 +217,7 @@ def _is_same_input(manifest: Manifest, files: pa.Table, job: EmbedJob) -> bool:
     is_named = job.columns.id is None or manifest.rows.rejected > 0
     sides = []
     for side in (manifest.read_files(), files):
-        marks = content_marks(side, job.columns.path_names)
+        marks = make_content_marks(side, job.columns.path_names)
         if is_named:
             marks = pc.binary_join_element_wise(marks, side.column("path").combine_chunks(), "\n")
         sides.append(marks.take(pc.sort_indices(marks)))
@@ -217,7 +229,7 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
     try:
         with progress.stage("counting rows", things="pieces of the input"):
             if item.exact:
-                counted_span = counted(item.span, job.columns, job.run.unit_tokens)
+                counted_span = count_span(item.span, job.columns, job.run.unit_tokens)
             else:
                 counted_span = replace(item.span, rows=rows_of(item.span))
             progress.step()
@@ -226,7 +238,7 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
         return Problem.from_error(error)
 
 
-def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
+def count_span(span: Span, columns: Columns, unit_tokens: int) -> Span:
     """Return the span with its rows, and its tokens estimated from the texts alone.
 
     The tokens do not depend on the file format. They are rounded up text by text, so that sums over
@@ -236,9 +248,9 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     for unit in read_span(span, columns, unit_tokens):
         rows += unit.read
         tokens += sum(
-            estimated_tokens(len(text.encode()) + BYTES_PER_TOKEN - 1, 1) for text in unit.texts
+            estimate_tokens(len(text.encode()) + BYTES_PER_TOKEN - 1, 1) for text in unit.texts
         )
-        tokens += estimated_tokens(0, unit.read - len(unit.texts))
+        tokens += estimate_tokens(0, unit.read - len(unit.texts))
     return replace(span, rows=rows, tokens=tokens)
 
 
@@ -247,7 +259,7 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[ToRea
 
     A plan that is already on record is handed out instead.
     """
-    problems = problems_in(items)
+    problems = find_problems(items)
     if problems:
         yield from problems
         return
@@ -264,10 +276,10 @@ def _write_counted(items: list[Any], job: EmbedJob) -> None:
     counted_spans = [item for item in items if isinstance(item, Span)]
     spans = sorted(counted_spans, key=lambda span: span.start)
     check_rows(job, sum(span.rows or 0 for span in spans))
-    files = with_spans(files_in(items), spans)
-    types = types_of(files, job, last_snapshot(job.run))
-    notes = notes_of(files, types, buckets_for(spans, job), merged(items))
-    write_rows(job, files, notes, states_in(items))
+    files = replace_spans(join_files(items), spans)
+    types = choose_types(files, job, read_last_snapshot(job.run))
+    notes = make_notes(files, types, choose_buckets(spans, job), merge_counts(items))
+    write_rows(job, files, notes, join_states(items))
 
 
 def _hand_out(job: EmbedJob, slots: int | None) -> Iterator[ToRead]:
@@ -275,11 +287,11 @@ def _hand_out(job: EmbedJob, slots: int | None) -> Iterator[ToRead]:
     plan = read_plan(job.root, job.run.id)
     progress.planned(plan.tokens)
     if plan.notes.buckets is not None and not plan.notes.replaces:
-        spans = [one for span in plan.spans_to_embed(job.syntax) for one in spans_in(span)]
-        yield from readings(spans, plan.notes.buckets, slots)
+        spans = [one for span in plan.list_spans_to_embed(job.syntax) for one in spans_in(span)]
+        yield from divide_reads(spans, plan.notes.buckets, slots)
 
 
-def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
+def choose_buckets(spans: list[Span], job: EmbedJob) -> Buckets:
     """Return the buckets of a run over these spans, whose rows are known."""
     rows = sum(span.rows or 0 for span in spans)
     tokens = sum(span.tokens for span in spans)
@@ -288,7 +300,7 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
     return job.buckets.for_rows(rows, tokens, job.run.unit_tokens)
 
 
-def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
+def divide_reads(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
     """Yield the spans in lists: short ones spread over workers (`slots` at once, if known), long
     ones make large blocks.
 
@@ -323,10 +335,10 @@ def read_rows(
     """
     packer = Packer(work.buckets)
     units = (rows for span in work.spans for rows in read_unerased(span, job))
-    for rows, waited in with_waits(units):
+    for rows, waited in time_waits(units):
         renew()  # no unit is finished before all rows are read
         with progress.stage("reading text", things="rows"):
-            packer.add(pieces_of(rows, job))
+            packer.add(cut_into_pieces(rows, job))
             progress.step(rows.read)
         packer.read_ms += waited
         yield from packer.relieve()
@@ -364,14 +376,14 @@ class Group:
         """The blocks without the rows of heavy buckets."""
         packed = (block.data for block in blocks if block.counts)
         if self.heavy:
-            return [without(data, self.buckets, self.heavy) for data in packed]
+            return [drop_heavy(data, self.buckets, self.heavy) for data in packed]
         return list(packed)
 
     def units(self, packed: list[bytes]) -> Iterator[UnitRows]:
         """Every bucket that is not heavy, from the light blocks."""
-        for bucket, table in slices(packed, self.buckets, self.number):
+        for bucket, table in slice_group(packed, self.buckets, self.number):
             if bucket not in self.heavy:
-                yield unit_rows(self.buckets.name(bucket), bucket, table)
+                yield make_bucket_unit(self.buckets.name(bucket), bucket, table)
 
     def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
         """Yield ((unit's name, bucket), block) for the rows of heavy buckets, and an empty block
@@ -389,6 +401,6 @@ class Group:
         return f"{self.buckets.name(bucket)}.{k}", bucket
 
 
-def piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> Iterator[UnitRows]:
+def make_piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> Iterator[UnitRows]:
     """Yield the one unit of a piece of a heavy bucket."""
-    yield unit_rows(*key, unpack([data for data in blocks if data]))
+    yield make_bucket_unit(*key, unpack([data for data in blocks if data]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import stream_bytes, stream_table
+from sentence_beam.transforms.base.arrow_arrays import read_stream, write_stream
 from sentence_beam.transforms.store.entries import TablePart
 
 SPANS_PER_ELEMENT = 8
@@ -25,7 +25,7 @@ class PackedTable:
     @property
     def table(self) -> pa.Table:
         """The rows of the element."""
-        return stream_table(self.data)
+        return read_stream(self.data)
 
 
 class FilesToLookInto(PackedTable):
@@ -51,26 +51,26 @@ class ShardsToCheck:
     parts: tuple[TablePart, ...]
 
 
-def packed(table: pa.Table) -> bytes:
+def pack_table(table: pa.Table) -> bytes:
     """Return rows as elements have them."""
-    return stream_bytes(table.combine_chunks())
+    return write_stream(table.combine_chunks())
 
 
-def in_batches(table: pa.Table, rows: int) -> Iterator[bytes]:
+def pack_batches(table: pa.Table, rows: int) -> Iterator[bytes]:
     """Yield rows of a table as elements have them, so many at a time."""
     for start in range(0, len(table), rows):
-        yield packed(table.slice(start, rows))
+        yield pack_table(table.slice(start, rows))
 
 
-def files_per_element(files: int, slots: int | None) -> int:
+def count_files_per_element(files: int, slots: int | None) -> int:
     """Return the files that one worker looks into, many small ones in threads.
 
-    `slots` as for `spans_per_element`.
+    `slots` as for `count_spans_per_element`.
     """
     return max(1, min(FILES_PER_ELEMENT, files // (ROUNDS * (slots or SLOTS))))
 
 
-def spans_per_element(spans: int, slots: int | None) -> int:
+def count_spans_per_element(spans: int, slots: int | None) -> int:
     """Return the spans of an element: enough to overlap read, encode and write, few enough to
     spread.
 

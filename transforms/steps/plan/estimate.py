@@ -58,7 +58,7 @@ class Prediction:
     @property
     def seconds(self) -> float:
         """Estimated seconds of embedding on this machine."""
-        return self.pace.time_for(self.plan.counts.tokens) if self.pace else 0.0
+        return self.pace.estimate_time(self.plan.counts.tokens) if self.pace else 0.0
 
     @property
     def runs(self) -> int:

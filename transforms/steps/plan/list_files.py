@@ -7,28 +7,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.beside import Beside
-from sentence_beam.transforms.corpus.files import BROKEN, broken_link
+from sentence_beam.transforms.corpus.files import BROKEN, make_link_error
 from sentence_beam.transforms.corpus.find import find_inputs
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.append import by_names_on_record
+from sentence_beam.transforms.steps.plan.append import keep_recorded_names
 from sentence_beam.transforms.steps.plan.elements import (
     ROWS_PER_ELEMENT,
     FilesToLookInto,
     PlannedFiles,
     ShardsToCheck,
-    files_per_element,
-    in_batches,
+    count_files_per_element,
+    pack_batches,
 )
-from sentence_beam.transforms.steps.plan.planned import carried_rows, listed_rows, with_last
+from sentence_beam.transforms.steps.plan.planned import (
+    add_last,
+    make_carried_rows,
+    make_listed_rows,
+)
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.commit import read_last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import Standing, has_plan
-from sentence_beam.transforms.store.tables.file_rows import compare, full_paths
+from sentence_beam.transforms.store.tables.file_rows import compare, list_full_paths
 from sentence_beam.transforms.store.tables.table_columns import FILES
 
 Listed = FilesToLookInto | PlannedFiles | ShardsToCheck | Beside | Problem | Standing
@@ -52,12 +56,12 @@ def list_files(pattern: str, job: EmbedJob, slots: int | None = None) -> Iterato
 
 
 def _list_pattern(pattern: str, job: EmbedJob, slots: int | None) -> Iterator[Listed]:
-    manifest = last_snapshot(job.run)
+    manifest = read_last_snapshot(job.run)
     last = manifest.read_files() if manifest is not None else FILES.empty_table()
     files, beside = _find(pattern, job, last)
-    listed = listed_rows(files)
+    listed = make_listed_rows(files)
     _check_were_no_folders(files, last)
-    yield from compared_rows(listed, last, job, slots)
+    yield from compare_rows(listed, last, job, slots)
     if beside is not None:
         yield beside
     if manifest is not None and pattern == job.run.globs[0] and (job.carry or job.append):
@@ -72,12 +76,12 @@ def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile],
             job.input_format,
             job.hidden,
             job.syntax,
-            job.table_part(pattern),
+            job.find_table_part(pattern),
             job.max_bad_files > 0,
             job.root,
         )
     _check_were_no_files(inputs.folders, last, job)
-    files = by_names_on_record(inputs.files, last) if job.append else inputs.files
+    files = keep_recorded_names(inputs.files, last) if job.append else inputs.files
     beside = None
     if inputs.beside or inputs.left_out:
         beside = Beside.from_paths(
@@ -86,7 +90,7 @@ def _find(pattern: str, job: EmbedJob, last: pa.Table) -> tuple[list[InputFile],
     return files, beside
 
 
-def compared_rows(
+def compare_rows(
     listed: pa.Table, last: pa.Table, job: EmbedJob, slots: int | None = None
 ) -> Iterator[FilesToLookInto | PlannedFiles]:
     """Yield listed files: unchanged ones as rows of the plan, others to look into.
@@ -96,11 +100,11 @@ def compared_rows(
     compared = compare(listed, last, job.columns.path_names)
     is_known = compared.is_same & job.carry
     carried = np.flatnonzero(is_known)
-    rows = carried_rows(listed.take(pa.array(carried)), last, compared.at[carried])
-    for data in in_batches(rows, ROWS_PER_ELEMENT):
+    rows = make_carried_rows(listed.take(pa.array(carried)), last, compared.at[carried])
+    for data in pack_batches(rows, ROWS_PER_ELEMENT):
         yield PlannedFiles(data)
-    others = with_last(listed.filter(mask_array(~is_known)), last, compared.at[~is_known])
-    for data in in_batches(others, files_per_element(len(others), slots)):
+    others = add_last(listed.filter(make_mask_array(~is_known)), last, compared.at[~is_known])
+    for data in pack_batches(others, count_files_per_element(len(others), slots)):
         yield FilesToLookInto(data)
 
 
@@ -108,7 +112,7 @@ def _check_were_no_files(folders: list[str], last: pa.Table, job: EmbedJob) -> N
     """Raise SentenceBeamError for an unused folder in the place of a file that the store has."""
     if not folders or job.append:
         return
-    files = set(full_paths(last.filter(pc.greater(last.column("size"), 0))).to_pylist())
+    files = set(list_full_paths(last.filter(pc.greater(last.column("size"), 0))).to_pylist())
     for folder in folders:
         if folder in files:
             raise SentenceBeamError(
@@ -125,4 +129,4 @@ def _check_were_no_folders(files: list[InputFile], last: pa.Table) -> None:
     last_paths = last.column("path").to_pylist()
     for file in broken:
         if any(path.startswith(f"{file.relative}/") for path in last_paths):
-            raise broken_link(file.path)
+            raise make_link_error(file.path)

@@ -11,32 +11,32 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.columns import is_valid, numbers, total
+from sentence_beam.transforms.base.columns import get_numbers, is_valid, sum_column
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.corpus import Span
-from sentence_beam.transforms.corpus.beside import Beside, merged
-from sentence_beam.transforms.corpus.groups import spans_of as spans_in
+from sentence_beam.transforms.corpus.beside import Beside, merge_counts
+from sentence_beam.transforms.corpus.groups import list_spans as spans_in
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content_plan
 from sentence_beam.transforms.steps.plan.elements import (
     FilesToLookInto,
     PlannedFiles,
     ShardsToCheck,
-    packed,
+    pack_table,
 )
 from sentence_beam.transforms.steps.plan.list_files import list_files
 from sentence_beam.transforms.steps.plan.look_into import (
-    check_for,
     check_shards,
+    choose_check,
     look_into_all,
 )
-from sentence_beam.transforms.steps.plan.planned import lacking_columns
-from sentence_beam.transforms.steps.plan.whole_plan import problems_in, put_together, states_in
+from sentence_beam.transforms.steps.plan.planned import count_lacking_columns
+from sentence_beam.transforms.steps.plan.whole_plan import find_problems, join_states, put_together
 from sentence_beam.transforms.store.counts import NONE_PENDING, PendingCounts
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.recorded_plan import pending_in, spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import count_pending, list_spans
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
@@ -75,8 +75,10 @@ class Looked:
     def from_files(cls, files: pa.Table, beside: Beside, work: Sequence[Span]) -> "Looked":
         """Add up a plan: `work` is embedded."""
         is_pending = is_valid(files, "pending_bytes")
-        is_carried = numbers(files, "carried") & ~is_valid(files, "bad") & ~is_pending
-        sizes = np.where(is_pending, numbers(files, "pending_bytes"), numbers(files, "size"))
+        is_carried = get_numbers(files, "carried") & ~is_valid(files, "bad") & ~is_pending
+        sizes = np.where(
+            is_pending, get_numbers(files, "pending_bytes"), get_numbers(files, "size")
+        )
         carried_files = int(is_carried.sum())
         bad = files.filter(files.column("bad").is_valid())
         return cls(
@@ -84,17 +86,17 @@ class Looked:
             carried_files=carried_files,
             unchanged_files=carried_files,
             units=len(work),
-            carried_units=total(files, "units"),
+            carried_units=sum_column(files, "units"),
             rows=sum(span.rows or 0 for span in work),
             uncounted=sum(span.tokens for span in work if span.rows is None),
             tokens=sum(span.tokens for span in work),
             input_bytes=int(sizes.sum()),
-            carried_rows=total(files, "rows"),
+            carried_rows=sum_column(files, "rows"),
             beside=beside.total(),
             bad=dict(zip(*(bad.column(name).to_pylist() for name in ("path", "bad")), strict=True)),
-            lacking=lacking_columns(files),
+            lacking=count_lacking_columns(files),
             spans=tuple(work),
-            pending=pending_in(files),
+            pending=count_pending(files),
         )
 
     def to_json(self) -> bytes:
@@ -111,14 +113,14 @@ def look(job: EmbedJob) -> Looked:
 def look_at_all(job: EmbedJob) -> list[Any]:
     """Return what workers would find of a run's input, found in this process."""
     items: list[Any] = []
-    of_all = cache(job.run.shard_check)
+    of_all = cache(job.run.make_shard_check)
     for glob in job.run.globs:
         for item in list_files(glob, job):
             if isinstance(item, FilesToLookInto):
                 rows, problems = look_into_all(item.table, job)
-                items += [PlannedFiles(packed(rows)), *problems]
+                items += [PlannedFiles(pack_table(rows)), *problems]
             elif isinstance(item, ShardsToCheck):
-                check = check_for(job.run, item.parts, of_all)
+                check = choose_check(job.run, item.parts, of_all)
                 items.append(check_shards(item.parts, job.root, check))
             else:
                 items.append(item)
@@ -130,37 +132,37 @@ def _count_work(job: EmbedJob, items: list[Any]) -> Looked:
 
     Raises the first problem.
     """
-    problems = problems_in(items)
+    problems = find_problems(items)
     if problems:
         raise problems[0].error()
     whole = put_together(items, job)
     files, types = whole.files, whole.types
-    same = content_plan.unchanged(files, states_in(items), job) if job.by_content else None
-    unchanged = total(files, "carried")
+    same = content_plan.find_unchanged(files, join_states(items), job) if job.by_content else None
+    unchanged = sum_column(files, "carried")
     if job.by_content and same is None:
-        files, types = content_plan.checked_opened(content_plan.open_files(files, job), job)
+        files, types = content_plan.check_opened(content_plan.open_files(files, job), job)
     work: list[Span] = []
     units = 0
     if same is None:
-        spans = list(spans_of(files, job.syntax, types))
+        spans = list(list_spans(files, job.syntax, types))
         work = [one for some in spans for one in spans_in(some)]
         units = len(spans)
     waiting = whole.budget.waiting if whole.budget is not None else ()
-    looked = Looked.from_files(files, merged(items), work)
+    looked = Looked.from_files(files, merge_counts(items), work)
     looked = replace(looked, units=units, waiting=waiting)
     if job.by_content:
-        looked = in_buckets(looked, same, job)
+        looked = count_in_buckets(looked, same, job)
         # some of these have other names
         looked = replace(looked, unchanged_files=max(unchanged, looked.carried_files))
     return looked
 
 
-def in_buckets(looked: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
+def count_in_buckets(looked: Looked, same: Manifest | None, job: EmbedJob) -> Looked:
     """Return the counts with the units of a run by content, all of them those of the snapshot
     `same` if it is given.
     """
     if same is None:
-        return replace(looked, units=content_plan.buckets_for([*looked.spans], job).count)
+        return replace(looked, units=content_plan.choose_buckets([*looked.spans], job).count)
     return replace(
         looked,
         units=0,
@@ -194,7 +196,7 @@ def read_looked(output: str, root: str) -> Looked:
     with refuse_damage(f"{output} is not what the job wrote", "run plan again"):
         values = json.loads(stored[0])
         if "problem" not in values:
-            looked: Looked = dataclass_of(Looked, values)
+            looked: Looked = read_dataclass(Looked, values)
             return looked
-        problem: Problem = dataclass_of(Problem, values["problem"])
+        problem: Problem = read_dataclass(Problem, values["problem"])
     raise problem.error()

@@ -13,19 +13,19 @@ from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.elements import ShardStates, packed
+from sentence_beam.transforms.steps.plan.elements import ShardStates, pack_table
 from sentence_beam.transforms.steps.plan.footers import (
     FILES_AT_ONCE,
     check_readable,
-    checksum_of,
+    compute_checksum,
     open_file,
 )
-from sentence_beam.transforms.steps.plan.planned import NOT_PENDING, planned_rows, row_of
+from sentence_beam.transforms.steps.plan.planned import NOT_PENDING, make_planned_rows, make_row
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.carried_check import ShardCheck, all_states
-from sentence_beam.transforms.store.runs.commit import Run, last_snapshot
-from sentence_beam.transforms.store.runs.recorded_plan import input_files
+from sentence_beam.transforms.store.runs.carried_check import ShardCheck, check_all
+from sentence_beam.transforms.store.runs.commit import Run, read_last_snapshot
+from sentence_beam.transforms.store.runs.recorded_plan import list_input_files
 from sentence_beam.transforms.store.tables.file_rows import compare
 from sentence_beam.transforms.store.tables.names import AFTER
 from sentence_beam.transforms.store.tables.table_columns import FILES
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 def look_into_all(listed: pa.Table, job: EmbedJob) -> tuple[pa.Table, list[Problem]]:
     """Return the rows `PLANNED` of listed files, and a problem for each that cannot be used."""
-    files = list(input_files(listed, job.syntax))
+    files = list(list_input_files(listed, job.syntax))
     last = listed.column("last").to_pylist()
     step = max(1, -(-len(files) // FILES_AT_ONCE))
     # A thread has several: handing over one small file takes longer than looking at it.
@@ -47,7 +47,7 @@ def look_into_all(listed: pa.Table, job: EmbedJob) -> tuple[pa.Table, list[Probl
     with progress.stage("planning", things="files"), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         looked = [item for items in pool.map(look_at, places) for item in items]
     rows = [item for item in looked if not isinstance(item, Problem)]
-    return planned_rows(rows), [item for item in looked if isinstance(item, Problem)]
+    return make_planned_rows(rows), [item for item in looked if isinstance(item, Problem)]
 
 
 def _look_into(file: InputFile, last: Row | None, job: EmbedJob) -> Row | Problem:
@@ -83,9 +83,9 @@ def _make_row(file: InputFile, last: Row | None, job: EmbedJob, to_check: bool) 
     """Return the row of a file, carried over or opened."""
     if last is not None and _has_cut(last) and "reembed" not in job.read_again:
         file = replace(file, cut=last["cut"])
-    file = replace(file, checksum=checksum_of(file))
+    file = replace(file, checksum=compute_checksum(file))
     if job.carry and last is not None and _is_same(file, last, job):
-        return carried_row(file, last)
+        return carry_row(file, last)
     opened = open_file(file, job)
     if to_check:
         check_readable(opened, job)
@@ -99,13 +99,13 @@ def _has_cut(last: Row) -> bool:
 
 def _is_same(file: InputFile, last: Row, job: EmbedJob) -> bool:
     """Whether a file has the content that the last snapshot has of it, also in its path."""
-    now, before = (pa.Table.from_pylist([row], FILES) for row in (row_of(file), last))
+    now, before = (pa.Table.from_pylist([row], FILES) for row in (make_row(file), last))
     return bool(compare(now, before, job.columns.path_names).is_same[0])
 
 
-def carried_row(file: InputFile, last: Row) -> Row:
+def carry_row(file: InputFile, last: Row) -> Row:
     """Return the row of a file that is carried over as the last snapshot has it."""
-    now = row_of(file)
+    now = make_row(file)
     named = {name: now[name] for name in ("path", "folder", "source", "version")}
     return {**last, **named, **NOT_PENDING, "group": None, "carried": True}
 
@@ -119,7 +119,7 @@ def _leave_out(file: InputFile, last: Row | None, job: EmbedJob, error: Sentence
         _check_can_stay(job, error)
         return {**last, **NOT_PENDING, "group": None, "carried": True, "bad": str(error)}
     empty = replace(file, size=0, checksum="", version="", cut=None)
-    return row_of(empty) | {"carried": False, "spans": [], "bad": str(error)}
+    return make_row(empty) | {"carried": False, "spans": [], "bad": str(error)}
 
 
 def has_counted_rows(last: Row, job: EmbedJob) -> bool:
@@ -130,7 +130,7 @@ def has_counted_rows(last: Row, job: EmbedJob) -> bool:
     """
     if job.by_content or last["units"] > 0 or last["group"] is not None:
         return True
-    before = last_snapshot(job.run)
+    before = read_last_snapshot(job.run)
     return before is not None and before.partition == "content"
 
 
@@ -151,11 +151,13 @@ def _check_can_stay(job: EmbedJob, error: SentenceBeamError) -> None:
 def check_shards(parts: Sequence[TablePart], root: str, check: ShardCheck) -> ShardStates:
     """Return the states of the shards of some parts of the last snapshot's units."""
     units = TableEntry(sum(part.rows for part in parts), tuple(parts))
-    return ShardStates(packed(all_states(root, units, check)))
+    return ShardStates(pack_table(check_all(root, units, check)))
 
 
-def check_for(run: Run, parts: Sequence[TablePart], of_all: Callable[[], ShardCheck]) -> ShardCheck:
+def choose_check(
+    run: Run, parts: Sequence[TablePart], of_all: Callable[[], ShardCheck]
+) -> ShardCheck:
     """Return the check of the shards of some parts; that of all if a storage cannot list some."""
     if storage.storage_of(run.root).lists_ranges(run.root):
-        return run.shard_check(parts[0].first, parts[-1].last + AFTER)
+        return run.make_shard_check(parts[0].first, parts[-1].last + AFTER)
     return of_all()

@@ -11,9 +11,9 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.corpus import Span, UnitRows, read_span
-from sentence_beam.transforms.corpus.row_counting import rows_about
-from sentence_beam.transforms.corpus.spans import estimated_tokens
-from sentence_beam.transforms.steps.embed.cutting import texts_of_pieces
+from sentence_beam.transforms.corpus.row_counting import estimate_rows
+from sentence_beam.transforms.corpus.spans import estimate_tokens
+from sentence_beam.transforms.steps.embed.cutting import list_piece_texts
 from sentence_beam.transforms.steps.options.job import EmbedJob
 
 MEASURED_SECONDS = 10.0
@@ -78,7 +78,7 @@ class Pace:
         """The slower of the two: "tokenizer" or "model"."""
         return "tokenizer" if self.host_tokens_s < self.device_tokens_s else "model"
 
-    def time_for(self, expected: float) -> float:
+    def estimate_time(self, expected: float) -> float:
         """Return the seconds to load the model and embed so many estimated tokens."""
         return self.loading + expected * self.real_share / self.tokens_per_second
 
@@ -94,10 +94,10 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     with progress.stage(progress.LOADING):
         encoder = load_encoder(job)
     pace = Pace(time.monotonic() - began)
-    rows_of = functools.cache(rows_about)
+    rows_of = functools.cache(estimate_rows)
     with progress.stage("measuring how fast this machine embeds", things="rows"):
-        for span, texts in samples(job, spans, MEASURED_BATCHES * encoder.tokens_per_batch):
-            pieces = texts_of_pieces(texts, job)
+        for span, texts in draw_samples(job, spans, MEASURED_BATCHES * encoder.tokens_per_batch):
+            pieces = list_piece_texts(texts, job)
             if not pace.rows:
                 encoder.encode(pieces[:WARM_UP_TEXTS])
             began = time.monotonic()
@@ -105,7 +105,7 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
             tokenising = time.monotonic() - began
             stats = encoder.embed(tokenized).stats
             computing = time.monotonic() - began - tokenising
-            expected = planned_tokens(span, texts, rows_of(span))
+            expected = estimate_planned_tokens(span, texts, rows_of(span))
             # on a CPU both take the same cores; a GPU computes beside the tokenizer
             is_cpu = encoder.device.type == "cpu"
             seconds = tokenising + computing if is_cpu else max(tokenising, computing)
@@ -117,17 +117,17 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     return pace if pace.rows else None
 
 
-def planned_tokens(span: Span, texts: list[str], rows: float | None) -> float:
+def estimate_planned_tokens(span: Span, texts: list[str], rows: float | None) -> float:
     """Return the tokens that the plan estimates for texts of a span, which has about so many rows.
 
     Without a number of rows (None or 0) they are estimated from the bytes of the texts.
     """
     if rows:
         return span.tokens * len(texts) / rows
-    return estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
+    return estimate_tokens(sum(len(text.encode()) for text in texts), len(texts))
 
 
-def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Span, list[str]]]:
+def draw_samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Span, list[str]]]:
     """Yield lists of texts of about so many tokens, each with its span, until all are read.
 
     The spans take turns, in random order: texts differ from file to file, and files often lie in
@@ -135,7 +135,7 @@ def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Spa
     """
     order = random.Random(0).sample(spans, len(spans))
     waiting = deque(
-        (span, texts_of(read_span(span, job.columns, job.run.unit_tokens), tokens))
+        (span, split_texts(read_span(span, job.columns, job.run.unit_tokens), tokens))
         for span in order
     )
     while waiting:
@@ -146,10 +146,10 @@ def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Spa
             waiting.append((span, lists))
 
 
-def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
+def split_texts(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
     """Yield the texts of units in lists of at most so many estimated tokens, at least one text."""
     for unit in units:
-        ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in unit.texts])
+        ends = np.cumsum([estimate_tokens(len(text.encode()), 1) for text in unit.texts])
         start = 0
         before = 0  # tokens of the texts before `start`
         while start < len(ends):

@@ -13,10 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import column, nulls, rows_at, with_column
+from sentence_beam.transforms.base.columns import (
+    get_column,
+    make_nulls,
+    replace_column,
+    take_rows_at,
+)
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.store.runs.recorded_plan import PLAN, ROWS_AT_ONCE, SPAN
-from sentence_beam.transforms.store.tables.file_rows import place_of
+from sentence_beam.transforms.store.tables.file_rows import split_place
 from sentence_beam.transforms.store.tables.table_columns import (
     COUNT,
     FILE_COUNTS,
@@ -53,7 +58,7 @@ class OpenedFile:
 
     def row(self) -> dict[str, Any]:
         """Return its row of `PLANNED`."""
-        return row_of(self.file) | {
+        return make_row(self.file) | {
             "carried": False,
             "spans": [_make_span_row(span) for span in self.spans],
             "kept": json.dumps(self.kept),
@@ -62,10 +67,10 @@ class OpenedFile:
         }
 
 
-def row_of(file: InputFile) -> dict[str, Any]:
+def make_row(file: InputFile) -> dict[str, Any]:
     """Return the row of `files` of a file without units."""
     same = {name: getattr(file, name) for name in ("format", "checksum", "version", "size", "cut")}
-    return {"path": file.relative, **place_of(file.path, file.relative), **same, **NO_COUNTS}
+    return {"path": file.relative, **split_place(file.path, file.relative), **same, **NO_COUNTS}
 
 
 def _make_span_row(span: Span) -> dict[str, Any]:
@@ -73,39 +78,41 @@ def _make_span_row(span: Span) -> dict[str, Any]:
     return row | {"row_groups": list(span.row_groups)}
 
 
-def listed_rows(files: Sequence[InputFile]) -> pa.Table:
+def make_listed_rows(files: Sequence[InputFile]) -> pa.Table:
     """Return the rows of `files` of files that were listed."""
     starts = range(0, len(files), ROWS_AT_ONCE)  # dicts of all would take 1 kB a file
     tables = (
-        pa.Table.from_pylist([row_of(file) for file in files[start : start + ROWS_AT_ONCE]], FILES)
+        pa.Table.from_pylist(
+            [make_row(file) for file in files[start : start + ROWS_AT_ONCE]], FILES
+        )
         for start in starts
     )
     return pa.concat_tables([FILES.empty_table(), *tables])
 
 
-def with_last(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
+def add_last(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
     """Return rows `LISTED`, whose files of the last snapshot are at these places; -1: none."""
-    before = rows_at(last, at).combine_chunks()
+    before = take_rows_at(last, at).combine_chunks()
     last_column = pa.StructArray.from_arrays(
-        [column(before, name) for name in FILES.names],
+        [get_column(before, name) for name in FILES.names],
         fields=[field.with_nullable(True) for field in FILES],
-        mask=column(before, "path").is_null(),
+        mask=get_column(before, "path").is_null(),
     )
     schema = pa.schema([*FILES, pa.field("last", last_column.type)])
     return pa.table([*listed.columns, last_column], schema=schema)
 
 
-def planned_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:
+def make_planned_rows(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Return files as rows of `PLANNED`."""
     return pa.Table.from_pylist(list(rows), PLANNED)
 
 
-def carried_rows(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
+def make_carried_rows(listed: pa.Table, last: pa.Table, at: Any) -> pa.Table:
     """Return rows `PLANNED` of listed files that are as at these places of the last snapshot."""
-    before = rows_at(last, at)
+    before = take_rows_at(last, at)
     for name in ("path", "folder", "source", "version"):
-        before = with_column(before, name, listed.column(name))
-    return not_pending(as_carried(before))
+        before = replace_column(before, name, listed.column(name))
+    return clear_pending(as_carried(before))
 
 
 def as_carried(files: pa.Table) -> pa.Table:
@@ -116,29 +123,29 @@ def as_carried(files: pa.Table) -> pa.Table:
     columns["group"] = pa.nulls(rows, TEXT)
     for field in PLANNED:
         if field.name not in columns:
-            columns[field.name] = nulls(rows, field.type)
+            columns[field.name] = make_nulls(rows, field.type)
     return pa.table([columns[name] for name in PLANNED.names], schema=PLANNED)
 
 
-def not_pending(files: pa.Table) -> pa.Table:
+def clear_pending(files: pa.Table) -> pa.Table:
     """Return files of a plan that wait for no later run."""
     for name in PENDING:
-        files = with_column(files, name, pa.nulls(len(files), COUNT))
+        files = replace_column(files, name, pa.nulls(len(files), COUNT))
     return files
 
 
-def distinct_values(files: pa.Table, name: str) -> list[Any]:
+def list_distinct_values(files: pa.Table, name: str) -> list[Any]:
     """Return the distinct values of a column that is JSON."""
     return [json.loads(text) for text in files.column(name).unique().to_pylist()]
 
 
-def lacking_columns(files: pa.Table) -> dict[str, int]:
+def count_lacking_columns(files: pa.Table) -> dict[str, int]:
     """Return the number of opened files that lack a kept column, by its name."""
     counts = Counter(pc.list_flatten(files.column("lacks")).to_pylist())
     return dict(sorted(counts.items()))
 
 
-def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
+def replace_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
     """Return files that were opened with these spans in place of theirs."""
     of_file: dict[str, list[Span]] = {}
     for span in spans:
@@ -149,4 +156,4 @@ def with_spans(files: pa.Table, spans: Iterable[Span]) -> pa.Table:
         [_make_span_row(span) for span in of_file.get(path, ())] if there else None
         for path, there in zip(paths, had, strict=True)
     ]
-    return with_column(files, "spans", pa.array(listed, PLAN.field("spans").type))
+    return replace_column(files, "spans", pa.array(listed, PLAN.field("spans").type))

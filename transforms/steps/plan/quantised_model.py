@@ -10,11 +10,11 @@ from sentence_beam.transforms.corpus import read_span
 from sentence_beam.transforms.space.hashing import row_hash, sha256_text
 from sentence_beam.transforms.space.int8_model import INT8, Int8Model
 from sentence_beam.transforms.space.recipe import Machine
-from sentence_beam.transforms.steps.embed.cutting import texts_of_pieces
+from sentence_beam.transforms.steps.embed.cutting import list_piece_texts
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.steps.plan.look import look
-from sentence_beam.transforms.store.int8_models import claimed_int8, keep_int8
+from sentence_beam.transforms.store.int8_models import keep_int8, read_claimed_int8
 from sentence_beam.transforms.store.runs.canary import TEXTS
 
 _CPU = Machine("cpu")
@@ -22,7 +22,7 @@ SAMPLE_SPANS = 16
 SAMPLE_TEXTS = 512
 
 
-def with_int8_model(resolved: Resolved) -> Resolved:
+def prepare_int8_model(resolved: Resolved) -> Resolved:
     """Return the run in the space of its quantised model, which is made and kept if there is none.
 
     Only the first run of a store, or one with `--reembed`, makes one. A restart of it finds it.
@@ -31,7 +31,7 @@ def with_int8_model(resolved: Resolved) -> Resolved:
     run = job.run
     if run.space.dtype != INT8 or job.reuse:
         return resolved
-    model = claimed_int8(run.root, run.space, run.generation)
+    model = read_claimed_int8(run.root, run.space, run.generation)
     if model is None:
         with progress.stage("quantising the model to int8"):
             made = _quantise_model(job)
@@ -66,7 +66,7 @@ def _draw_sample(job: EmbedJob) -> list[str]:
     for span in spans:
         unit = next(iter(read_span(span, job.columns, job.run.unit_tokens)), None)
         if unit is not None:
-            texts |= dict.fromkeys(texts_of_pieces(unit.texts, job))
+            texts |= dict.fromkeys(list_piece_texts(unit.texts, job))
     return heapq.nsmallest(SAMPLE_TEXTS, texts, key=row_hash) or list(TEXTS)
 
 

@@ -12,20 +12,20 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.corpus import Columns, UnitRows
-from sentence_beam.transforms.corpus.nested import value_at
-from sentence_beam.transforms.corpus.row_columns import columns_of
-from sentence_beam.transforms.corpus.rows import unit_of
+from sentence_beam.transforms.corpus.nested import find_value
+from sentence_beam.transforms.corpus.row_columns import read_columns
+from sentence_beam.transforms.corpus.rows import make_unit
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.kept_types import Types
 from sentence_beam.transforms.steps.plan.row_summary import (
     RowsSummary,
-    rows_of,
-    summarize_fields,
-    summarize_schema,
-    summed,
-    whole_span,
+    make_whole_span,
+    read_batch,
+    sum_batch,
+    summarise_fields,
+    summarise_schema,
 )
-from sentence_beam.transforms.steps.plan.row_values import Row, batch_of, fields_of
+from sentence_beam.transforms.steps.plan.row_values import Row, make_batch, read_fields
 from sentence_beam.transforms.store.records import Problem
 
 BATCH_ROWS = 8192
@@ -59,9 +59,9 @@ class RowBatcher:
             if isinstance(element, pa.RecordBatch | pa.Table):
                 yield from self._read_table(pa.table(element))
                 return
-            row = fields_of(element, self._columns)
+            row = read_fields(element, self._columns)
             self._rows.append(row)
-            text = value_at(row, self._columns.text)
+            text = find_value(row, self._columns.text)
             if isinstance(text, str):
                 self._size += len(text)
             if len(self._rows) >= BATCH_ROWS or self._size > BATCH_BYTES:
@@ -77,13 +77,13 @@ class RowBatcher:
         if not rows:
             return
         try:
-            yield self._pack(batch_of(rows, self._columns), summarize_fields(rows, self._columns))
+            yield self._pack(make_batch(rows, self._columns), summarise_fields(rows, self._columns))
         except SentenceBeamError as error:
             yield RowBatch(RowsSummary(problem=Problem.from_error(error)))
 
     def _read_table(self, table: pa.Table) -> Iterator[RowBatch]:
-        summary = summarize_schema(table.schema, self._columns)
-        used = columns_of(table, self._columns)
+        summary = summarise_schema(table.schema, self._columns)
+        used = read_columns(table, self._columns)
         names = [name for name in self._columns.wanted if name in used.column_names]
         for batch in used.select(names).to_batches(max_chunksize=BATCH_ROWS):
             for part in _split(batch):
@@ -91,11 +91,11 @@ class RowBatcher:
 
     def _pack(self, batch: pa.RecordBatch, summary_of_table: RowsSummary) -> RowBatch:
         """Return a batch packed, with its sums. Raises OptionError for too much text."""
-        summary = summed(batch, summary_of_table, self._columns)
+        summary = sum_batch(batch, summary_of_table, self._columns)
         self._taken += summary.size
         limit = self._job.text_limit
         if limit is not None and self._taken > limit:
-            raise too_much_text(self._taken)
+            raise make_text_error(self._taken)
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -103,7 +103,7 @@ class RowBatcher:
         return RowBatch(summary, sink.getvalue().to_pybytes())
 
 
-def too_much_text(size: float) -> OptionError:
+def make_text_error(size: float) -> OptionError:
     """Return the error for more text than this process may group in memory."""
     return OptionError(
         f"the rows are grouped in memory here, and have more than {size / 1e9:,.1f} GB of text, a"
@@ -122,9 +122,9 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _split(batch.slice(half))
 
 
-def unpacked(packed: RowBatch, columns: Columns, types: Types) -> UnitRows:
+def unpack_batch(packed: RowBatch, columns: Columns, types: Types) -> UnitRows:
     """Return the rows of a batch with kept columns of these types, the rejected ones apart."""
     with pa.ipc.open_stream(packed.data) as reader:
         (batch,) = reader
-    rows = rows_of(batch, replace(columns, types=(*columns.types, *types)))
-    return unit_of(whole_span(), "", (0, None), rows)
+    rows = read_batch(batch, replace(columns, types=(*columns.types, *types)))
+    return make_unit(make_whole_span(), "", (0, None), rows)

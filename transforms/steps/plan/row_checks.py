@@ -3,22 +3,22 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import total
-from sentence_beam.transforms.corpus.groups import spans_of as spans_in
+from sentence_beam.transforms.base.columns import sum_column
+from sentence_beam.transforms.corpus.groups import list_spans as spans_in
 from sentence_beam.transforms.corpus.row_counting import count_up_to
 from sentence_beam.transforms.index.index_kinds import check_rows_for
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import check_deletes, check_rows_left
-from sentence_beam.transforms.store.runs.deleted_rows import row_keys, rows_of_files_left
-from sentence_beam.transforms.store.runs.recorded_plan import span_values, spans_of
+from sentence_beam.transforms.store.runs.deleted_rows import choose_row_keys, count_rows_left
+from sentence_beam.transforms.store.runs.recorded_plan import get_span_values, list_spans
 
 
 def check_plan_rows(job: EmbedJob, files: pa.Table) -> None:
     """Raise as `check_rows` does; counts uncounted rows, up to those that the index needs."""
-    carried = total(files, "written")
-    rows = span_values(files, "rows")
+    carried = sum_column(files, "written")
+    rows = get_span_values(files, "rows")
     if not rows.null_count:
         check_rows(job, carried + (pc.sum(rows).as_py() or 0))
     elif index := _find_index(job):
@@ -36,9 +36,9 @@ def check_files_left(
     run = job.run
     if not run.has_delete_gate or last is None:
         return
-    keys = row_keys(run.options, last, files)
+    keys = choose_row_keys(run.options, last, files)
     if keys is not None:
-        check_deletes(run, rows_of_files_left(last_files, files, keys))
+        check_deletes(run, count_rows_left(last_files, files, keys))
 
 
 def check_rows(job: EmbedJob, rows: int) -> None:
@@ -50,9 +50,9 @@ def check_rows(job: EmbedJob, rows: int) -> None:
         _check_index(job, index, rows)
 
 
-def rows_at_most(files: pa.Table) -> int | None:
+def count_rows_at_most(files: pa.Table) -> int | None:
     """Return the rows of all spans to embed, None if those of a span are not known."""
-    rows = span_values(files, "rows")
+    rows = get_span_values(files, "rows")
     return None if rows.null_count else pc.sum(rows).as_py() or 0
 
 
@@ -69,7 +69,7 @@ def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
 
 def _count_rows_up_to(most: int, rows: int, files: pa.Table, job: EmbedJob) -> int:
     """Return `rows` and those of the spans to embed, or `most` if there are more."""
-    for span in (span for spans in spans_of(files, job.syntax) for span in spans_in(spans)):
+    for span in (span for spans in list_spans(files, job.syntax) for span in spans_in(spans)):
         if rows >= most:
             return most
         rows += count_up_to(span, most - rows)

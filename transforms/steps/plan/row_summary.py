@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import plain_type
+from sentence_beam.transforms.base.arrow_arrays import as_plain_type
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus import Columns, InputFile, Span
-from sentence_beam.transforms.corpus.batch_rows import batch_rows
+from sentence_beam.transforms.corpus.batch_rows import read_batch_rows
 from sentence_beam.transforms.corpus.casts import can_read
 from sentence_beam.transforms.corpus.column_checks import can_be_kept, is_id, is_text
-from sentence_beam.transforms.corpus.column_types import word_for_value
-from sentence_beam.transforms.corpus.column_values import first_reasons
-from sentence_beam.transforms.corpus.nested import column_at, has_value, type_at, value_at
+from sentence_beam.transforms.corpus.column_types import find_word_of_value
+from sentence_beam.transforms.corpus.column_values import merge_reasons
+from sentence_beam.transforms.corpus.nested import find_column, find_type, find_value, has_value
 from sentence_beam.transforms.corpus.row_blocks import Rows
-from sentence_beam.transforms.corpus.row_columns import plain_value
-from sentence_beam.transforms.corpus.rows import unit_of
-from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from sentence_beam.transforms.corpus.row_columns import as_plain_value
+from sentence_beam.transforms.corpus.rows import make_unit
+from sentence_beam.transforms.corpus.spans import BYTES_PER_TOKEN, estimate_tokens
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.options.rows_options import NAME, SOURCE
 from sentence_beam.transforms.steps.plan.row_values import AGAINST, Row
@@ -78,7 +78,7 @@ class RowsSummary:
         return InputFile(SOURCE, NAME, "parquet", "", self.size, self.checksum, self.checksum)
 
 
-def summarize_fields(rows: list[Row], columns: Columns) -> RowsSummary:
+def summarise_fields(rows: list[Row], columns: Columns) -> RowsSummary:
     """Return the fields of rows, and the types of their kept values."""
     names = frozenset(name for row in rows for name in row)
     return RowsSummary(
@@ -97,17 +97,17 @@ def _find_words(rows: list[Row], columns: Columns) -> Iterator[tuple[str, str]]:
     """Yield (column, word for a value's type) for kept columns without a requested type."""
     for name in columns.keep:
         if name not in columns.kinds:
-            values = (plain_value(value_at(row, name)) for row in rows)
-            yield from ((name, word_for_value(value)) for value in values if value is not None)
+            values = (as_plain_value(find_value(row, name)) for row in rows)
+            yield from ((name, find_word_of_value(value)) for value in values if value is not None)
 
 
-def summarize_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
+def summarise_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
     """Return the columns of a table, and the types of kept ones.
 
     Raises OptionError for a missing text or id, or a column whose type does not fit its use. A
     table may lack kept columns, which are null then.
     """
-    kinds = {name: type_at(schema, name) for name in columns.wanted}
+    kinds = {name: find_type(schema, name) for name in columns.wanted}
     required = {}
     if columns.of_text is None:
         required[columns.text] = "text"
@@ -119,7 +119,7 @@ def summarize_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
             raise OptionError(f"an Arrow table has no column {name!r} ({option}), but {listed}")
     _check_types(kinds, columns)
     types = {
-        (name, plain_type(kind))
+        (name, as_plain_type(kind))
         for name, kind in kinds.items()
         if name in columns.keep and name not in columns.kinds
         if kind is not None and not pa.types.is_null(kind)
@@ -154,13 +154,13 @@ def _check_types(kinds: Mapping[str, pa.DataType | None], columns: Columns) -> N
             )
 
 
-def summed(batch: pa.RecordBatch, summary: RowsSummary, columns: Columns) -> RowsSummary:
+def sum_batch(batch: pa.RecordBatch, summary: RowsSummary, columns: Columns) -> RowsSummary:
     """Return the sums over a batch, with its fields and types, which `summary` has."""
-    rows = rows_of(batch, columns)
-    unit = unit_of(whole_span(), "", (0, None), rows)
+    rows = read_batch(batch, columns)
+    unit = make_unit(make_whole_span(), "", (0, None), rows)
     sizes = [len(text.encode()) for text in unit.texts]
-    tokens = sum(estimated_tokens(size + BYTES_PER_TOKEN - 1, 1) for size in sizes)
-    tokens += estimated_tokens(0, len(unit.rejects))
+    tokens = sum(estimate_tokens(size + BYTES_PER_TOKEN - 1, 1) for size in sizes)
+    tokens += estimate_tokens(0, len(unit.rejects))
     return replace(
         summary,
         rows=batch.num_rows,
@@ -177,7 +177,7 @@ def _sum_hashes(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[in
     it does not change once the types of columns are known.
     """
     kept = [
-        column_at(batch, name) if type_at(batch.schema, name) else pa.nulls(batch.num_rows)
+        find_column(batch, name) if find_type(batch.schema, name) else pa.nulls(batch.num_rows)
         for name in columns.keep
     ]
     reasons = [None] * batch.num_rows
@@ -206,15 +206,15 @@ def _read_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def rows_of(batch: pa.RecordBatch, columns: Columns) -> Rows:
+def read_batch(batch: pa.RecordBatch, columns: Columns) -> Rows:
     """Return the rows of a batch, all at position 0: a PCollection has no order."""
-    rows, _ = batch_rows(RowsSummary().file, columns, batch, 0)
+    rows, _ = read_batch_rows(RowsSummary().file, columns, batch, 0)
     rows.positions = [0] * batch.num_rows
     if AGAINST in batch.schema.names:
         against = batch.column(AGAINST).to_pylist()
-        rows.reasons = first_reasons(against, rows.reasons) or rows.reasons
+        rows.reasons = merge_reasons(against, rows.reasons) or rows.reasons
     return rows
 
 
-def whole_span() -> Span:
+def make_whole_span() -> Span:
     return Span(RowsSummary().file, 0, 0, None)

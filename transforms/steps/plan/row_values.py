@@ -9,18 +9,18 @@ from sentence_beam.transforms.corpus import Columns
 from sentence_beam.transforms.corpus.column_values import (
     KEPT_NOT_UTF8,
     Reasons,
-    first_reasons,
+    merge_reasons,
 )
-from sentence_beam.transforms.corpus.nested import has_value, value_at
-from sentence_beam.transforms.corpus.row_columns import plain_value, texts_of
-from sentence_beam.transforms.steps.embed.row_shapes import NoField, faults, no_row
+from sentence_beam.transforms.corpus.nested import find_value, has_value
+from sentence_beam.transforms.corpus.row_columns import as_plain_value, format_texts
+from sentence_beam.transforms.steps.embed.row_shapes import NoField, find_faults, make_row_error
 
 # The name of a column with the reasons against rows of a batch.
 AGAINST = "reason against the row"
 Row = dict[str, Any]
 
 
-def fields_of(element: Any, columns: Columns) -> Row:
+def read_fields(element: Any, columns: Columns) -> Row:
     """Return the fields of an element. Raises OptionError if it is not a row."""
     if isinstance(element, Mapping):
         return dict(element)
@@ -28,27 +28,29 @@ def fields_of(element: Any, columns: Columns) -> Row:
         return dict(element._asdict())
     if isinstance(element, tuple) and len(element) == 2:
         return {columns.id or "": element[0], columns.text: element[1]}
-    raise no_row(element)
+    raise make_row_error(element)
 
 
-def batch_of(rows: list[Row], columns: Columns) -> pa.RecordBatch:
+def make_batch(rows: list[Row], columns: Columns) -> pa.RecordBatch:
     """Return rows as a batch of texts, and a column of reasons against them."""
     reasons = _find_faults(rows, columns.text) if columns.of_text is None else None
     arrays = {}
     for name in columns.wanted:
-        texts, against = texts_of((value_at(row, name) for row in rows), name, columns)
+        texts, against = format_texts((find_value(row, name) for row in rows), name, columns)
         arrays[name] = pa.array(texts, pa.large_string())
         if name == columns.text and columns.of_text is None and name != columns.id:
-            continue  # `faults` has the reasons against texts
+            continue  # `find_faults` has the reasons against texts
         if name in columns.keep and name != columns.id:
             against = [reason and KEPT_NOT_UTF8 for reason in against]
-        reasons = first_reasons(reasons, against)
+        reasons = merge_reasons(reasons, against)
     arrays[AGAINST] = pa.array(reasons or [None] * len(rows), pa.string())
     return pa.RecordBatch.from_pydict(arrays)
 
 
 def _find_faults(rows: list[Row], name: str) -> Reasons:
     """Return the reason against the text of each row; None for a good one."""
-    texts = [plain_value(value_at(row, name)) if has_value(row, name) else NoField for row in rows]
-    reasons = faults(texts, name)
+    texts = [
+        as_plain_value(find_value(row, name)) if has_value(row, name) else NoField for row in rows
+    ]
+    reasons = find_faults(texts, name)
     return [reasons.get(place) for place in range(len(rows))]

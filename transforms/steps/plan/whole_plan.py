@@ -8,29 +8,29 @@ from typing import Any
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.columns import with_column
+from sentence_beam.transforms.base.columns import replace_column
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.measures import summed
-from sentence_beam.transforms.corpus.beside import Beside, merged
+from sentence_beam.transforms.base.measures import summarise_figures
+from sentence_beam.transforms.corpus.beside import Beside, merge_counts
 from sentence_beam.transforms.corpus.buckets import Buckets
 from sentence_beam.transforms.corpus.groups import AnySpan
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.checked import WholePlan, checked_plan
+from sentence_beam.transforms.steps.plan.checked import WholePlan, check_plan
 from sentence_beam.transforms.steps.plan.elements import (
     PlannedFiles,
     ShardStates,
-    spans_per_element,
+    count_spans_per_element,
 )
 from sentence_beam.transforms.steps.plan.kept_types import Types
-from sentence_beam.transforms.steps.plan.planned import PLANNED, lacking_columns
+from sentence_beam.transforms.steps.plan.planned import PLANNED, count_lacking_columns
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried_check import (
     STATES,
     Checked,
-    checksums_of,
-    of_carried,
+    list_checksums,
+    select_carried,
 )
-from sentence_beam.transforms.store.runs.commit import last_snapshot
+from sentence_beam.transforms.store.runs.commit import read_last_snapshot
 from sentence_beam.transforms.store.runs.lease import kept_alive
 from sentence_beam.transforms.store.runs.recorded_plan import (
     PLAN,
@@ -40,7 +40,7 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     read_plan,
     write_plan,
 )
-from sentence_beam.transforms.store.runs.reused_vectors import with_before
+from sentence_beam.transforms.store.runs.reused_vectors import add_units_before
 from sentence_beam.transforms.store.runs.run_result import now
 
 
@@ -52,7 +52,7 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     """
     try:
         is_recorded = stands(items, job)
-        problems = problems_in(items)
+        problems = find_problems(items)
         if problems and not is_recorded:
             yield from problems
             return
@@ -61,10 +61,10 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
                 _write_checked(items, job)
             plan = read_plan(job.root, job.run.id)
         progress.planned(plan.tokens)
-        spans = plan.spans_to_embed(job.syntax)
+        spans = plan.list_spans_to_embed(job.syntax)
         if job.reuse and plan.span_count:
-            spans = with_before(spans, plan.files, last_snapshot(job.run))
-        step = spans_per_element(plan.span_count, slots)
+            spans = add_units_before(spans, plan.files, read_last_snapshot(job.run))
+        step = count_spans_per_element(plan.span_count, slots)
         while some := list(islice(spans, step)):
             yield some
     except SentenceBeamError as error:
@@ -74,9 +74,9 @@ def record(items: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
 def _write_checked(items: list[Any], job: EmbedJob) -> None:
     """Write the checked plan down."""
     whole = put_together(items, job)
-    notes = notes_of(whole.files, whole.types, beside=merged(items))
+    notes = make_notes(whole.files, whole.types, beside=merge_counts(items))
     notes = replace(notes, budget=whole.budget, group_bits=whole.group_bits)
-    write_rows(job, whole.files, notes, states_in(items))
+    write_rows(job, whole.files, notes, join_states(items))
 
 
 def stands(items: list[Any], job: EmbedJob) -> bool:
@@ -84,18 +84,18 @@ def stands(items: list[Any], job: EmbedJob) -> bool:
     return Standing() in items or (job.retried and has_plan(job.root, job.run.id))
 
 
-def problems_in(items: list[Any]) -> list[Problem]:
+def find_problems(items: list[Any]) -> list[Problem]:
     """Return the problems among elements."""
     return [item for item in items if isinstance(item, Problem)]
 
 
-def states_in(items: list[Any]) -> pa.Table:
+def join_states(items: list[Any]) -> pa.Table:
     """Return the states of all shards that were checked."""
     tables = [item.table for item in items if isinstance(item, ShardStates)]
     return pa.concat_tables([STATES.empty_table(), *tables])
 
 
-def files_in(items: list[Any]) -> pa.Table:
+def join_files(items: list[Any]) -> pa.Table:
     """Return the rows `PLANNED` of all files."""
     tables = [item.table for item in items if isinstance(item, PlannedFiles)]
     return pa.concat_tables([PLANNED.empty_table(), *tables])
@@ -106,33 +106,33 @@ def put_together(items: list[Any], job: EmbedJob) -> WholePlan:
 
     Raises SentenceBeamError if files do not fit each other or the run.
     """
-    return checked_plan(files_in(items), states_in(items), job)
+    return check_plan(join_files(items), join_states(items), job)
 
 
-def notes_of(
+def make_notes(
     files: pa.Table, types: Types = (), buckets: Buckets | None = None, beside: Beside | None = None
 ) -> PlanNotes:
     """Return the notes of a plan of these files."""
     planning = ({"file_ms": ms} for ms in files.column("ms").drop_null().to_pylist())
     return PlanNotes(
         buckets=buckets,
-        measures=summed(planning),
+        measures=summarise_figures(planning),
         written=now(),
         beside=beside.total() if beside else {},
         types=dict(types),
-        lacking=lacking_columns(files),
+        lacking=count_lacking_columns(files),
     )
 
 
 def write_rows(job: EmbedJob, files: pa.Table, notes: PlanNotes, states: pa.Table) -> None:
     """Write the plan of a run: rows `PLANNED`, notes, and what the check of its shards found."""
-    last = last_snapshot(job.run)
+    last = read_last_snapshot(job.run)
     if last is not None:
-        states = of_carried(states, files, notes.replaces)
-    checksums = checksums_of(states)
+        states = select_carried(states, files, notes.replaces)
+    checksums = list_checksums(states)
     files = files.select(PLAN.names)
     if len(files):
         lists = [checksums, *([] for _ in range(len(files) - 1))]
         field = PLAN.field("checksums")
-        files = with_column(files, "checksums", pa.array(lists, field.type))
-    write_plan(job.root, job.run.id, files, notes.with_checked(Checked.from_states(states)))
+        files = replace_column(files, "checksums", pa.array(lists, field.type))
+    write_plan(job.root, job.run.id, files, notes.set_checked(Checked.from_states(states)))

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import column
-from sentence_beam.transforms.steps.watch.ask import hash_column
+from sentence_beam.transforms.base.columns import get_column
+from sentence_beam.transforms.steps.watch.ask import name_hash_column
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.ledger import span_name
+from sentence_beam.transforms.store.ledger import get_span_name
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.deleted_rows import PLACE
@@ -63,7 +63,7 @@ def find_rows(manifest: Manifest, numbers: Iterable[int], wanted: Sequence[Answe
         return known_rows
     ids = pa.array({answer.id for answer in wanted}, pa.string())
     texts = pa.array({answer.text_hash for answer in wanted}, pa.binary(16))
-    text = hash_column(manifest)
+    text = name_hash_column(manifest)
     for number in numbers:
         shard = manifest.shard(number)
         start = 0
@@ -99,7 +99,7 @@ class AnswerFiles:
         for unit in self._find_units(answer.shard):
             if unit.file:
                 return [unit.file]
-        name = span_name(layout.unit(answer.shard))
+        name = get_span_name(layout.unit(answer.shard))
         members = self._files.filter(pc.equal(self._files.column("group"), name))
         if not len(members):
             members = self._files
@@ -109,7 +109,7 @@ class AnswerFiles:
     @property
     def paths(self) -> pa.Array:
         """The paths of all files."""
-        return column(self._files, "path")
+        return get_column(self._files, "path")
 
     @cached_property
     def _files(self) -> pa.Table:
@@ -117,8 +117,8 @@ class AnswerFiles:
 
     def _find_units(self, shard: str) -> list[UnitRecord]:
         """Return the unit of a shard; none if the snapshot lacks the shard."""
-        number = self._manifest.shard_number(shard)
+        number = self._manifest.find_shard_number(shard)
         if number < 0:
             return []
         name = self._manifest.shards.column("unit")[number].as_py()
-        return [unit for unit in self._manifest.units_of(name) if unit.path == shard]
+        return [unit for unit in self._manifest.read_units_of(name) if unit.path == shard]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.search.hits import Hits
 from sentence_beam.transforms.search.query_vectors import QueryEncoder
 from sentence_beam.transforms.space.identity import SHORTEST
-from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.shard_files import take_numbered
 from sentence_beam.transforms.store.verification import place
@@ -32,12 +32,12 @@ class Asked:
     rows: float = 1.0
 
 
-def hash_column(manifest: Manifest) -> str:
+def name_hash_column(manifest: Manifest) -> str:
     """Return the column with the hash of an answer's text: the document's if rows are pieces."""
     return "row_hash" if manifest.rows.pieces is None else "doc_hash"
 
 
-def current_queries(
+def embed_current_queries(
     watched: WatchedQueries, manifest: Manifest, model: str | None = None
 ) -> WatchedQueries:
     """Return the queries with vectors for a snapshot, embedded again only if its model changed.
@@ -54,14 +54,14 @@ def current_queries(
     return replace(watched, pooled=pooled, pooled_id=space.pooled_id, query_prompt=prompt)
 
 
-def final_vectors(watched: WatchedQueries, manifest: Manifest) -> np.ndarray:
+def make_final_vectors(watched: WatchedQueries, manifest: Manifest) -> np.ndarray:
     """Return the queries' vectors float32 [n, dim] as a snapshot has its rows.
 
     They are calibrated, truncated and normalised, in this order.
     """
     space = manifest.space
     vectors = watched.pooled
-    calibration = kept_calibration(manifest.root, space)
+    calibration = read_kept_calibration(manifest.root, space)
     if calibration is not None:
         vectors = calibration.apply(np.ascontiguousarray(vectors, np.float32))
     if space.truncate_dim is not None:
@@ -80,24 +80,24 @@ def ask(manifest: Manifest, vectors: np.ndarray, k: int, most: float = 1.0) -> A
     """
     if most < 1:
         manifest = replace(manifest, index=None)
-    rows = searched_part(manifest, most)
+    rows = choose_searched_part(manifest, most)
     searched = manifest
     if rows < 1:
         names = manifest.shards.column("unit").to_pylist()
-        is_drawn = np.array([in_sample(name, rows) for name in names], bool)
-        searched = manifest.with_shards(manifest.shards.filter(mask_array(is_drawn)))
+        is_drawn = np.array([is_in_sample(name, rows) for name in names], bool)
+        searched = manifest.select_shards(manifest.shards.filter(make_mask_array(is_drawn)))
     with progress.stage("asking the watched queries"):
         hits = Searcher(searched).best(vectors, k)
         answers = _read_answers(searched, hits)
     return Asked(answers, manifest.index is not None, rows)
 
 
-def searched_part(manifest: Manifest, most: float = 1.0) -> float:
+def choose_searched_part(manifest: Manifest, most: float = 1.0) -> float:
     """Return the part of a snapshot's units that is searched, at most `most`."""
-    return min(most, sampled_part(manifest.rows.stored)) if manifest.index is None else most
+    return min(most, choose_sampled_part(manifest.rows.stored)) if manifest.index is None else most
 
 
-def sampled_part(rows: int) -> float:
+def choose_sampled_part(rows: int) -> float:
     """Return the part of the units to compare without an index: a power of 1/2.
 
     >>> sampled_part(1_000_000), sampled_part(1_000_001), sampled_part(3_500_000)
@@ -111,14 +111,14 @@ def sampled_part(rows: int) -> float:
     return part
 
 
-def in_sample(unit: str, part: float) -> bool:
+def is_in_sample(unit: str, part: float) -> bool:
     """Whether a unit is in the sample, by its name: a smaller sample is a part of a larger one."""
     return place(unit) < part
 
 
 def _read_answers(manifest: Manifest, hits: Hits) -> Answers:
     rows_by_place: dict[tuple[int, int], tuple[str, bytes]] = {}
-    names = ["id", hash_column(manifest)]
+    names = ["id", name_hash_column(manifest)]
     for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
         rows = np.unique(hits.row[hits.shard == number])
         table = take_numbered(manifest, number, rows, names)

@@ -6,10 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sentence_beam.transforms.steps.watch.ask import Asked, in_sample
+from sentence_beam.transforms.steps.watch.ask import Asked, is_in_sample
 from sentence_beam.transforms.steps.watch.causes import Reason, reasons
 from sentence_beam.transforms.steps.watch.fates import Fates
-from sentence_beam.transforms.steps.watch.ranked_lists import numbered, overlap, rank_biased_overlap
+from sentence_beam.transforms.steps.watch.ranked_lists import (
+    number_copies,
+    overlap,
+    rank_biased_overlap,
+)
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.answer_figures import AnswerFigures, ChangedQuery
@@ -59,7 +63,7 @@ def compare(
     answered = answers[1]
     before = sampled(answers[0], answered.rows)
     fates = Fates(*snapshots, vectors)
-    places = changed_places(fates.key, before, answered.answers)
+    places = find_changed_places(fates.key, before, answered.answers)
     fates.read(
         [old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost],
         [
@@ -76,7 +80,7 @@ def compare(
         for number, text in enumerate(watched.texts)
     ]
     figures = replace(
-        figures_of(queries, answered, k),
+        count_figures(queries, answered, k),
         score_before=_mean_score([query.before for query in queries]),
         score=_mean_score([query.after for query in queries]),
         by_ids=fates.by_ids,
@@ -89,19 +93,19 @@ def sampled(answers: Answers, part: float) -> Answers:
     if part >= 1:
         return answers
     return [
-        [answer for answer in some if in_sample(layout.unit(answer.shard), part)]
+        [answer for answer in some if is_in_sample(layout.unit(answer.shard), part)]
         for some in answers
     ]
 
 
-def changed_places(key: Key, before: Answers, after: Answers) -> list[Places]:
+def find_changed_places(key: Key, before: Answers, after: Answers) -> list[Places]:
     """Return for each query the places of lost answers before, and of gained answers after."""
     return [_find_changed(key, old, new) for old, new in zip(before, after, strict=True)]
 
 
 def _find_changed(key: Key, before: Sequence[Answer], after: Sequence[Answer]) -> Places:
-    old = numbered([key(answer) for answer in before])
-    new = numbered([key(answer) for answer in after])
+    old = number_copies([key(answer) for answer in before])
+    new = number_copies([key(answer) for answer in after])
     kept = set(old) & set(new)
     lost = [place for place, key in enumerate(old) if key not in kept]
     gained = [place for place, key in enumerate(new) if key not in kept]
@@ -117,10 +121,10 @@ def _compare_query(
 ) -> ComparedQuery:
     lost, gained = places
     reasons: dict[int, Reason] = _find_reasons(fates, number, answers, places) if lost else {}
-    return compared_query(fates.key, text, answers, reasons, gained)
+    return make_compared_query(fates.key, text, answers, reasons, gained)
 
 
-def compared_query(
+def make_compared_query(
     key: Key,
     text: str,
     answers: tuple[Sequence[Answer], Sequence[Answer]],
@@ -163,7 +167,7 @@ def _find_reasons(
     }
 
 
-def figures_of(queries: Sequence[ComparedQuery], answered: Asked, k: int) -> AnswerFigures:
+def count_figures(queries: Sequence[ComparedQuery], answered: Asked, k: int) -> AnswerFigures:
     """Return the figures over all queries, without scores."""
     reasons_of_lost = [reason for query in queries for reason in query.lost.values()]
     causes = Counter(reason.cause for reason in reasons_of_lost)

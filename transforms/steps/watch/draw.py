@@ -13,9 +13,9 @@ import numpy as np
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.corpus.passages import sentence_spans
+from sentence_beam.transforms.corpus.passages import find_sentences
 from sentence_beam.transforms.index.kmeans import kmeans
-from sentence_beam.transforms.index.metric_vectors import prepared, scored_by
+from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric, prepare_vectors
 from sentence_beam.transforms.steps.watch.query_files import QueryList
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.shard_files import take_numbered
@@ -58,10 +58,10 @@ def draw_queries(manifest: Manifest, number: int) -> QueryList:
     seen = set()
     for place in places:
         key = int(candidates.keys[place])
-        text = sentence_of(candidates.texts[place], key)
+        text = choose_sentence(candidates.texts[place], key)
         if text and text not in seen:
             seen.add(text)
-            ids.append(drawn_id(key))
+            ids.append(make_drawn_id(key))
             texts.append(text)
     return QueryList(tuple(ids[:number]), tuple(texts[:number]))
 
@@ -73,7 +73,7 @@ def _read_candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows
     for number in range(len(manifest.shards)):
         start = number << 32
         for batch in read_shard(manifest.shard(number).full_path, ["row_hash"]):
-            own = keys_of(as_hashes(batch.column(0)))
+            own = make_keys(as_hashes(batch.column(0)))
             keys = np.concatenate([keys, own])
             places = np.concatenate([places, np.arange(start, start + len(own))])
             start += len(own)
@@ -91,12 +91,12 @@ def _read_candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows
     return _DrawnRows(keys, vectors, texts)
 
 
-def drawn_id(key: int) -> str:
+def make_drawn_id(key: int) -> str:
     """Return the id of a query that was drawn from the row with a key."""
     return f"drawn-{key:016x}"
 
 
-def keys_of(hashes: np.ndarray) -> np.ndarray:
+def make_keys(hashes: np.ndarray) -> np.ndarray:
     """Return the keys uint64 [n] by which rows are drawn, of their hashes uint8 [n, 16].
 
     They are the second halves, because buckets and segments go by the first.
@@ -120,9 +120,9 @@ def _spread(candidates: _DrawnRows, number: int, metric: str) -> list[int]:
 
 def _group(candidates: _DrawnRows, number: int, metric: str) -> list[tuple[int, int]]:
     """Return the cluster and the class of lengths of each candidate."""
-    vectors = prepared(candidates.vectors, metric)
+    vectors = prepare_vectors(candidates.vectors, metric)
     clusters = max(1, min(number // QUERIES_A_CLUSTER, len(vectors) // 2))
-    centroids = kmeans(vectors, clusters, scored_by(metric))
+    centroids = kmeans(vectors, clusters, choose_scoring_metric(metric))
     nearest = np.argmax(vectors @ centroids.T - 0.5 * np.sum(centroids**2, axis=1), axis=1)
     lengths = np.array([len(text) for text in candidates.texts])
     ranks = np.argsort(np.argsort(lengths, kind="stable"), kind="stable")
@@ -130,13 +130,13 @@ def _group(candidates: _DrawnRows, number: int, metric: str) -> list[tuple[int, 
     return list(zip(nearest.tolist(), classes.tolist(), strict=True))
 
 
-def sentence_of(text: str, key: int) -> str:
+def choose_sentence(text: str, key: int) -> str:
     """Return one sentence of a text, chosen by its key; "" if none has enough words.
 
     A text of a single sentence gives about half of its words in a row, because a query that is the
     whole row would find it under every model.
     """
-    sentences = [text[start:stop] for start, stop in sentence_spans(text)]
+    sentences = [text[start:stop] for start, stop in find_sentences(text)]
     long = [sentence for sentence in sentences if len(_WORDS.findall(sentence)) >= LEAST_WORDS]
     if not long:
         return ""

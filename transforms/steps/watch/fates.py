@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import as_matrix, mask_array
-from sentence_beam.transforms.base.columns import column, lookup
+from sentence_beam.transforms.base.arrow_arrays import as_matrix, make_mask_array
+from sentence_beam.transforms.base.columns import get_column, look_up
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.index.metric_vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
 from sentence_beam.transforms.steps.watch.answer_rows import (
     AnswerFiles,
     KnownRows,
@@ -36,7 +36,7 @@ from sentence_beam.transforms.store.watched import Answer
 MOVED = 1e-3  # difference of scores above which a vector moved, in parts of the larger score
 
 
-def place_of(answer: Answer) -> Place:
+def find_place(answer: Answer) -> Place:
     """Return the place of an answer's row."""
     return answer.shard, answer.row
 
@@ -51,7 +51,7 @@ class Fates:
     def __init__(self, old: Manifest, new: Manifest, queries: np.ndarray):
         self._old = old
         self._new = new
-        self._queries = prepared(queries, new.metric)
+        self._queries = prepare_vectors(queries, new.metric)
         self._old_rows = KnownRows()
         self._new_rows = KnownRows()
         self._vectors: dict[Place, np.ndarray] = {}
@@ -79,14 +79,14 @@ class Fates:
             )
         except SentenceBeamError:  # damaged: its rows were embedded again, and count as new
             self._old_rows = KnownRows()
-        new = {place_of(answer) for answer in (*gained, *last)}
+        new = {find_place(answer) for answer in (*gained, *last)}
         old = set()
         for answer in lost:
             if self._is_in_both(answer.shard):
-                new.add(place_of(answer))
+                new.add(find_place(answer))
             else:
                 new |= {row.place for row in self._new_rows.same(answer, self._by_text)}
-                old.add(place_of(answer))
+                old.add(find_place(answer))
         for answer in gained:
             old |= {row.place for row in self._old_rows.same(answer, self._by_text)}
         self._read_vectors(new)
@@ -102,19 +102,21 @@ class Fates:
             path = storage.join(self._new.root, shard)
             with contextlib.suppress(SentenceBeamError):
                 table = take_rows(path, np.array(rows), ["embedding"])
-                vectors = prepared(as_matrix(table.column(0).combine_chunks()), self._new.metric)
+                vectors = prepare_vectors(
+                    as_matrix(table.column(0).combine_chunks()), self._new.metric
+                )
                 self._vectors |= {
                     (shard, row): vector for row, vector in zip(rows, vectors, strict=True)
                 }
 
     def _is_in_both(self, shard: str) -> bool:
         """Whether both snapshots have a shard."""
-        return min(self._old.shard_number(shard), self._new.shard_number(shard)) >= 0
+        return min(self._old.find_shard_number(shard), self._new.find_shard_number(shard)) >= 0
 
     def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> KnownRows:
         """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
         other = self._old if manifest is self._new else self._new
-        at = lookup(column(manifest.shards, "path"), column(other.shards, "path"))
+        at = look_up(get_column(manifest.shards, "path"), get_column(other.shards, "path"))
         return find_rows(manifest, np.flatnonzero(at < 0).tolist(), wanted)
 
     def lost(self, query: int, answers: Sequence[Answer]) -> list[Lost]:
@@ -173,7 +175,7 @@ class Fates:
 
     def exact(self, query: int, answer: Answer) -> float:
         """Return the score of a present answer by its stored vector; the larger the nearer."""
-        return self._score(query, [place_of(answer)])
+        return self._score(query, [find_place(answer)])
 
     def _score(self, query: int, places: Iterable[Place]) -> float:
         """Return the best score of rows for a query; the larger the nearer.
@@ -196,5 +198,5 @@ class Fates:
     def _gone(self) -> set[str]:
         """The files of the last snapshot that left the input."""
         paths = self._old_files.paths
-        is_gone = lookup(paths, self._new.read_files("path").column("path")) < 0
-        return set(paths.filter(mask_array(is_gone)).to_pylist())
+        is_gone = look_up(paths, self._new.read_files("path").column("path")) < 0
+        return set(paths.filter(make_mask_array(is_gone)).to_pylist())

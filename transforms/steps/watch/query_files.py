@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.numbers import counted
-from sentence_beam.transforms.corpus.formats.registry import compression_of, format_of
+from sentence_beam.transforms.base.numbers import format_count
+from sentence_beam.transforms.corpus.formats.registry import find_compression, find_format
 from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
 
 
@@ -24,9 +24,9 @@ def read_query_file(path: str) -> QueryList:
     A file of plain text has a query a line, whose id is its text; a table has columns `id` and
     `text`. Raises OptionError for a file without a query, and for two queries of one id.
     """
-    kind = format_of(path)
+    kind = find_format(path)
     notes = []
-    if kind in ("", "text") and not compression_of(path, "text"):
+    if kind in ("", "text") and not find_compression(path, "text"):
         lines = storage.lines_of(storage.read_text(path, "--queries"))
         texts = [line.strip() for line in lines if line.strip()]
         names = list(texts)
@@ -37,14 +37,14 @@ def read_query_file(path: str) -> QueryList:
         texts = list(queries.texts)
         empty = queries.without_text
     if empty:
-        notes.append(f"{counted(empty, 'empty query', 'empty queries')} of {path} left out")
+        notes.append(f"{format_count(empty, 'empty query', 'empty queries')} of {path} left out")
     by_id: dict[str, str] = {}
     for name, text in zip(names, texts, strict=True):
         if by_id.setdefault(name, text) != text:
             raise OptionError(f"--queries {path}: two queries have the id {name!r}; rename one")
     twice = len(names) - len(by_id)
     if twice:
-        times = counted(twice, "query", "queries")
+        times = format_count(twice, "query", "queries")
         notes.append(f"{times} of {path} named twice, kept once")
     if not by_id:
         raise OptionError(f"--queries {path} holds no query; write one a line")

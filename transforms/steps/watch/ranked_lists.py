@@ -7,7 +7,7 @@ PERSISTENCE = 0.9  # of rank-biased overlap: the first ten ranks have 86 % of th
 Keys = Sequence[Hashable]
 
 
-def numbered(keys: Keys) -> list[tuple[Hashable, int]]:
+def number_copies(keys: Keys) -> list[tuple[Hashable, int]]:
     """Return each key with the number of equal ones before it, so that copies count apart.
 
     >>> numbered(["a", "b", "a"])
@@ -29,7 +29,7 @@ def overlap(before: Keys, after: Keys) -> float:
     """
     if not before:
         return 1.0
-    kept = set(numbered(before)) & set(numbered(after))
+    kept = set(number_copies(before)) & set(number_copies(after))
     return len(kept) / len(before)
 
 
@@ -42,8 +42,8 @@ def rank_biased_overlap(before: Keys, after: Keys, persistence: float = PERSISTE
     depth = max(len(before), len(after))
     if not depth:
         return 1.0
-    first = numbered(before)
-    second = numbered(after)
+    first = number_copies(before)
+    second = number_copies(after)
     total = 0.0
     agreement = 0.0
     for rank in range(1, depth + 1):

@@ -8,7 +8,12 @@ import numpy as np
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.report.answers_page import ShownAnswer, ShownQuery
-from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
+from sentence_beam.transforms.steps.watch.ask import (
+    Asked,
+    ask,
+    embed_current_queries,
+    make_final_vectors,
+)
 from sentence_beam.transforms.steps.watch.compared_answers import (
     ComparedAnswers,
     ComparedQuery,
@@ -42,7 +47,7 @@ def compare_snapshots(old: Manifest, new: Manifest, model: str | None = None) ->
     watched = read_queries(new.root, watch)
     before = _read_answers(old, watch, watched, model)
     after = Asked(read_answers(new.root, watch), new.index is not None)
-    vectors = final_vectors(current_queries(watched, new, model), new)
+    vectors = make_final_vectors(embed_current_queries(watched, new, model), new)
     return compare((old, new), (before, after), watched, vectors, watch.k)
 
 
@@ -52,19 +57,19 @@ def _read_answers(
     """Return the answers of a snapshot to watched queries, on record or asked now."""
     if manifest.watch is not None and manifest.watch.digest == watch.digest:
         return read_answers(manifest.root, manifest.watch)
-    queries = current_queries(watched, manifest, model)
-    return ask(manifest, final_vectors(queries, manifest), watch.k).answers
+    queries = embed_current_queries(watched, manifest, model)
+    return ask(manifest, make_final_vectors(queries, manifest), watch.k).answers
 
 
-def changed_queries(compared: ComparedAnswers) -> list[ComparedQuery]:
+def list_changed_queries(compared: ComparedAnswers) -> list[ComparedQuery]:
     """Return the queries with lost answers, those that lost most first."""
     changed = [query for query in compared.queries if query.lost]
     return sorted(changed, key=lambda query: (-len(query.lost), query.rbo))
 
 
-def shown_queries(compared: ComparedAnswers, old: Manifest, new: Manifest) -> list[ShownQuery]:
+def show_queries(compared: ComparedAnswers, old: Manifest, new: Manifest) -> list[ShownQuery]:
     """Return the queries with most lost answers, with their answers side by side."""
-    shown = changed_queries(compared)[:SHOWN]
+    shown = list_changed_queries(compared)[:SHOWN]
     before = _read_texts(old, [answer for query in shown for answer in query.before])
     after = _read_texts(new, [answer for query in shown for answer in query.after])
     is_one_store = old.root == new.root

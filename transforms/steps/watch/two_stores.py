@@ -14,13 +14,13 @@ from sentence_beam.transforms.steps.watch.answer_rows import (
     are_known_by_text,
     find_rows,
 )
-from sentence_beam.transforms.steps.watch.ask import ask, final_vectors, searched_part
+from sentence_beam.transforms.steps.watch.ask import ask, choose_searched_part, make_final_vectors
 from sentence_beam.transforms.steps.watch.causes import Reason
 from sentence_beam.transforms.steps.watch.compared_answers import (
     ComparedAnswers,
-    changed_places,
-    compared_query,
-    figures_of,
+    count_figures,
+    find_changed_places,
+    make_compared_query,
     sampled,
 )
 from sentence_beam.transforms.store.manifest import Manifest
@@ -40,18 +40,18 @@ def compare_stores(old: Manifest, new: Manifest, watched: WatchedQueries) -> Com
     """
     assert old.watch is not None
     k = old.watch.k
-    answered = ask(new, final_vectors(watched, new), k, searched_part(old))
+    answered = ask(new, make_final_vectors(watched, new), k, choose_searched_part(old))
     before = sampled(read_answers(old.root, old.watch), answered.rows)
     rows = _RowsElsewhere(old, new)
-    places = changed_places(rows.key, before, answered.answers)
+    places = find_changed_places(rows.key, before, answered.answers)
     rows.read([old[place] for old, (lost, _) in zip(before, places, strict=True) for place in lost])
     queries = [
-        compared_query(rows.key, text, (old, new), rows.reasons(old, lost), gained)
+        make_compared_query(rows.key, text, (old, new), rows.reasons(old, lost), gained)
         for text, old, new, (lost, gained) in zip(
             watched.texts, before, answered.answers, places, strict=True
         )
     ]
-    return ComparedAnswers(queries, figures_of(queries, answered, k))
+    return ComparedAnswers(queries, count_figures(queries, answered, k))
 
 
 class _RowsElsewhere:

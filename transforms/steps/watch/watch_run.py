@@ -6,23 +6,28 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.columns import column
+from sentence_beam.transforms.base.columns import get_column
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
+from sentence_beam.transforms.steps.watch.ask import (
+    Asked,
+    ask,
+    embed_current_queries,
+    make_final_vectors,
+)
 from sentence_beam.transforms.steps.watch.compared_answers import ComparedAnswers, compare
 from sentence_beam.transforms.store.entries import WatchEntry
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.commit import Run, coming_manifest, last_snapshot
+from sentence_beam.transforms.store.runs.commit import Run, make_manifest, read_last_snapshot
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
 from sentence_beam.transforms.store.runs.run_facts import RunFact, WatchRecord
 from sentence_beam.transforms.store.runs.settled_tables import Settled
 from sentence_beam.transforms.store.watched import (
     WatchedQueries,
-    answers_to_bytes,
-    digest_of_queries,
+    compute_digest_of_queries,
     keep_watch_file,
+    pack_answers,
     read_answers,
     read_queries,
 )
@@ -66,15 +71,15 @@ def _record(
     run: Run, settled: Settled, index: IndexEntry | None, model: str | None
 ) -> WatchRecord | None:
     """Return the record of the watched queries; None if no answer can have changed."""
-    old = last_snapshot(run)
+    old = read_last_snapshot(run)
     watch = run.watch
     if old is None or watch is None:
         return None
-    new = coming_manifest(run, read_plan(run.root, run.id), settled, index)
+    new = make_manifest(run, read_plan(run.root, run.id), settled, index)
     if _has_same_answers(old, new):
         return None
     watched = read_queries(run.root, watch)
-    now = current_queries(watched, new, model)
+    now = embed_current_queries(watched, new, model)
     entry, compared = compare_with_kept(old, new, watch, now)
     return WatchRecord(entry, compared.figures)
 
@@ -89,7 +94,7 @@ def _has_same_answers(old: Manifest, new: Manifest) -> bool:
 
 
 def _list_shards(manifest: Manifest) -> pa.Array:
-    return column(manifest.shards, "path").sort()
+    return get_column(manifest.shards, "path").sort()
 
 
 def compare_with_kept(
@@ -99,26 +104,26 @@ def compare_with_kept(
 
     `watched` have vectors for the new snapshot. Returns its entry and the comparison.
     """
-    vectors = final_vectors(watched, new)
+    vectors = make_final_vectors(watched, new)
     answered = ask(new, vectors, watch.k)
     answers = read_answers(new.root, watch), answered
     compared = compare((old, new), answers, watched, vectors, watch.k)
     entry = replace(
         watch,
         queries=keep_watch_file(new.root, watched.to_bytes()),
-        answers=keep_watch_file(new.root, answers_to_bytes(answered.answers)),
+        answers=keep_watch_file(new.root, pack_answers(answered.answers)),
     )
     return entry, compared
 
 
 def begin_watch(manifest: Manifest, watched: WatchedQueries, k: int) -> tuple[WatchEntry, Asked]:
     """Ask the current snapshot new queries; return its entry, whose files are written."""
-    answered = ask(manifest, final_vectors(watched, manifest), k)
+    answered = ask(manifest, make_final_vectors(watched, manifest), k)
     entry = WatchEntry(
         queries=keep_watch_file(manifest.root, watched.to_bytes()),
-        answers=keep_watch_file(manifest.root, answers_to_bytes(answered.answers)),
+        answers=keep_watch_file(manifest.root, pack_answers(answered.answers)),
         count=len(watched.ids),
         k=k,
-        digest=digest_of_queries(watched.ids, watched.texts, k),
+        digest=compute_digest_of_queries(watched.ids, watched.texts, k),
     )
     return entry, answered

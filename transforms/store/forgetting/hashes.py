@@ -23,19 +23,19 @@ Digest = Annotated[str, hex_digest]
 Key = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
 
 
-def keyed(key: bytes, kind: bytes, value: bytes) -> str:
+def hash_with_key(key: bytes, kind: bytes, value: bytes) -> str:
     """Return blake2b of a value under a key, 32 hex digits; `kind` keeps ids and texts apart."""
     return hashlib.blake2b(value, digest_size=_DIGEST_BYTES, key=key, person=kind).hexdigest()
 
 
-def hash_of_id(key: bytes, row_id: str) -> str:
+def hash_id(key: bytes, row_id: str) -> str:
     """Return the keyed hash of a row's id."""
-    return keyed(key, b"id", row_id.encode())
+    return hash_with_key(key, b"id", row_id.encode())
 
 
-def hash_of_text(key: bytes, row_hash: bytes) -> str:
+def hash_text(key: bytes, row_hash: bytes) -> str:
     """Return the keyed hash of a row hash, or of a document's hash."""
-    return keyed(key, b"text", row_hash)
+    return hash_with_key(key, b"text", row_hash)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ForgottenRows(JsonEntry):
         """The keyed hashes of the rows' ids."""
         return {row.id for row in self.rows}
 
-    def with_rows(self, rows: Iterable[ForgottenRow]) -> "ForgottenRows":
+    def add_rows(self, rows: Iterable[ForgottenRow]) -> "ForgottenRows":
         """Return the list with more rows; hashes of rows with the same id are joined."""
         merged = {row.id: row for row in self.rows}
         for row in rows:
@@ -103,11 +103,11 @@ def _merge(one: ForgottenRow, other: ForgottenRow) -> ForgottenRow:
 
 def write_rows(root: str, rows: ForgottenRows) -> None:
     """Write the list of erased rows into a store."""
-    path = entry_of(rows, "").path
+    path = make_entry(rows, "").path
     storage.ensure(storage.join(root, path), to_bytes(rows.to_json()))
 
 
-def entry_of(rows: ForgottenRows, run: str) -> ForgottenEntry:
+def make_entry(rows: ForgottenRows, run: str) -> ForgottenEntry:
     """Return the manifest's entry of a list of erased rows, written or not.
 
     `run` erased rows last.
@@ -152,11 +152,11 @@ class Returning:
         `text` is the hash of its text, or of its whole document. What is None is not compared.
         """
         if self.ids and row_id is not None:
-            name = hash_of_id(self.key, row_id)
+            name = hash_id(self.key, row_id)
             if name in self.ids:
                 return name
         if self.texts and text is not None:
-            name = hash_of_text(self.key, text)
+            name = hash_text(self.key, text)
             if name in self.texts:
                 return name
         return None

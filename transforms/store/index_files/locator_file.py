@@ -85,7 +85,7 @@ class LocatorFile:
 
     def keep(self) -> np.ndarray:
         """Return bool [n], False for deleted rows."""
-        return locators.kept_rows(self._metadata.metadata, self._metadata.num_rows)
+        return locators.read_kept_rows(self._metadata.metadata, self._metadata.num_rows)
 
     def wanted(self, rows_of: Callable[[str], np.ndarray]) -> np.ndarray:
         """Return bool [n], True for live rows that are wanted.
@@ -103,7 +103,7 @@ class LocatorFile:
         return np.concatenate(rows_by_group)
 
 
-def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
+def read_rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     """Return id, hash and number (`local`) of a segment's rows that are in any of the shards.
 
     Only the groups that may have such rows are read. Raises DamagedIndexError if they are not what
@@ -147,7 +147,7 @@ def _read_metadata(path: str, segment: SegmentEntry) -> pq.FileMetaData:
 def _read_group(path: str, metadata: pq.FileMetaData, number: int) -> LocatorGroup:
     """Return one group of rows with the columns that search needs."""
     table = _read_part(path, metadata, number, ["shard", "row"])
-    return LocatorGroup(*locators.shards_of(table), table.column("row").to_numpy())
+    return LocatorGroup(*locators.list_shards(table), table.column("row").to_numpy())
 
 
 def _read_part(path: str, metadata: pq.FileMetaData, number: int, columns: list[str]) -> pa.Table:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_beam.transforms.base.arrow_arrays import table_of
+from sentence_beam.transforms.base.arrow_arrays import read_parquet_bytes
 from sentence_beam.transforms.base.errors import refuse_damage
 
 SCHEMA = pa.schema(
@@ -80,14 +80,14 @@ def to_bytes(table: pa.Table) -> bytes:
             writer.write_table(table.slice(first, GROUP_ROWS).replace_schema_metadata())
             groups.append([start, sink.tell(), crc32(sink.getbuffer()[start:])])
         facts = {**(table.schema.metadata or {}), GROUPS: json.dumps(groups)}
-        keep = keep_mask(table)
+        keep = find_live_rows(table)
         if keep is not None:
             facts[DELETED] = base64.b64encode(compress(np.packbits(~keep).tobytes()))
         writer.add_key_value_metadata(facts)
     return sink.getvalue()
 
 
-def kept_rows(metadata: Mapping[bytes, bytes], rows: int) -> np.ndarray:
+def read_kept_rows(metadata: Mapping[bytes, bytes], rows: int) -> np.ndarray:
     """Return bool [rows], False for deleted rows, by a file's metadata."""
     deleted = metadata.get(DELETED)
     if deleted is None:
@@ -96,7 +96,7 @@ def kept_rows(metadata: Mapping[bytes, bytes], rows: int) -> np.ndarray:
     return ~np.unpackbits(bits, count=rows).astype(bool)
 
 
-def footer(data: bytes) -> bytes:
+def extract_footer(data: bytes) -> bytes:
     """The end of a Parquet file's bytes, from its footer on."""
     return data[-8 - int.from_bytes(data[-8:-4], "little") :]
 
@@ -109,13 +109,13 @@ def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.
     with refuse_damage(
         "a locator of the index cannot be read", "`sentence-beam index` builds it again"
     ):
-        table = table_of(data, columns)
+        table = read_parquet_bytes(data, columns)
         return table.cast(
             pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata)
         )
 
 
-def with_checks(locator: pa.Table, checks: str) -> pa.Table:
+def add_checks(locator: pa.Table, checks: str) -> pa.Table:
     """Return the locator table with the checksums of its segment's file, a text."""
     return locator.replace_schema_metadata({CHECKS: checks})
 
@@ -126,13 +126,13 @@ def concat(tables: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries() if parts else SCHEMA.empty_table()
 
 
-def keep_mask(locator: pa.Table) -> np.ndarray | None:
+def find_live_rows(locator: pa.Table) -> np.ndarray | None:
     """Return bool [n], False for a deleted row (null shard); None if none is deleted."""
     shard = locator.column("shard")
     return shard.is_valid().to_numpy() if shard.null_count else None
 
 
-def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
+def list_shards(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
     """Return each row's number in a list of shards, int32 [n], -1 if deleted; and the list."""
     encoded = locator.column("shard").unify_dictionaries().combine_chunks()
     return encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist()
@@ -140,14 +140,14 @@ def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
 
 def rows_of(locator: pa.Table, shards: set[str]) -> np.ndarray:
     """The local rows that are in any of the shards, ascending int64."""
-    numbers, names = shards_of(locator)
+    numbers, names = list_shards(locator)
     wanted = np.array([name in shards for name in names] + [False])  # the last for -1
     return np.flatnonzero(wanted[numbers])
 
 
 def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     """Return the locator table with some rows deleted or moved; order and hashes stay."""
-    numbers, names = shards_of(locator)
+    numbers, names = list_shards(locator)
     numbers = numbers.copy()
     rows = locator.column("row").to_numpy().copy()
     numbers[moves.local] = np.where(moves.shard >= 0, moves.shard + len(names), -1)
@@ -157,20 +157,20 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(
         pa.array(order)
     )
-    shard = shard_column(numbers, [*names, *moves.shards])
+    shard = make_shard_column(numbers, [*names, *moves.shards])
     columns: list[Any] = [ids, locator.column("row_hash"), shard, pa.array(rows, pa.int64())]
     return pa.table(columns, schema=SCHEMA.with_metadata(locator.schema.metadata))
 
 
-def only(locator: pa.Table, keep: np.ndarray) -> pa.Table:
+def keep_only(locator: pa.Table, keep: np.ndarray) -> pa.Table:
     """Return the locator table with all other rows deleted, `keep` bool [n]."""
-    numbers, names = shards_of(locator)
-    shard = shard_column(np.where(keep, numbers, -1), names)
+    numbers, names = list_shards(locator)
+    shard = make_shard_column(np.where(keep, numbers, -1), names)
     place = locator.schema.get_field_index("shard")
     return locator.set_column(place, SCHEMA.field("shard"), shard)
 
 
-def shard_column(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
+def make_shard_column(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
     """Return the column of the shards with these numbers, -1 for null.
 
     Its dictionary has only names that a row has.

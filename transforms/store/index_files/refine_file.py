@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.index.exact_vectors import check_rows, decoded, row_type
-from sentence_beam.transforms.index.segment_checks import mapped_file
+from sentence_beam.transforms.index.exact_vectors import check_rows, decode_rows, row_type
+from sentence_beam.transforms.index.segment_checks import map_file
 from sentence_beam.transforms.store.index_files import checked_files as index_files
 
 GAP = 32 << 10  # bytes between rows: a smaller gap is read, not skipped
@@ -33,12 +33,12 @@ class RefineFile:
         check_rows(codes[new], rows[new], self._path)
         # what is fetched again may be changed by then
         self._checked[rows] = storage.is_local(self._path)
-        return decoded(codes)
+        return decode_rows(codes)
 
     @cached_property
     def _mapped(self) -> np.ndarray:
         size = len(self._checked) * self._type.itemsize
-        return mapped_file(self._path, size).view(self._type)
+        return map_file(self._path, size).view(self._type)
 
     def _read_ranges(self, rows: np.ndarray) -> np.ndarray:
         size = self._type.itemsize

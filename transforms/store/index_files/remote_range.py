@@ -6,8 +6,8 @@ from zlib import crc32
 import numpy as np
 
 from sentence_beam.transforms.base.errors import DamagedIndexError
-from sentence_beam.transforms.index.range_file import RangeHeader, header_bytes
-from sentence_beam.transforms.index.range_readers import check_lists, shared_header
+from sentence_beam.transforms.index.range_file import RangeHeader, count_header_bytes
+from sentence_beam.transforms.index.range_readers import check_lists, share_header
 from sentence_beam.transforms.storage.bounded_cache import BoundedCache
 from sentence_beam.transforms.store.index_entries import SegmentEntry
 from sentence_beam.transforms.store.index_files import checked_files as index_files
@@ -33,12 +33,12 @@ class RemoteRange:
         data = self._cache.get(name)
         if data is not None:
             try:
-                return shared_header(name, data, self._digest)
+                return share_header(name, data, self._digest)
             except DamagedIndexError:  # a damaged copy is read again
                 pass
         first, stop = self._lists
-        data = index_files.part(self.path, 0, header_bytes(stop - first))
-        header = shared_header(self.path, data, self._digest)
+        data = index_files.part(self.path, 0, count_header_bytes(stop - first))
+        header = share_header(self.path, data, self._digest)
         self._cache.put(name, data)
         return header
 

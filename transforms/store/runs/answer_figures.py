@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sentence_beam.transforms.base.errors import DataGateError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.store.runs.gates import UsedGates
 
 FILE_GONE = "file_gone"
@@ -92,7 +92,7 @@ class AnswerFigures:
             counts[NEW_ROW] -= self.explained
         return max(counts, key=lambda cause: counts[cause], default=None)
 
-    def with_growth(self, added: int | None, rows: int) -> "AnswerFigures":
+    def explain_growth(self, added: int | None, rows: int) -> "AnswerFigures":
         """Return the figures with `explained`, if the run added rows to come to `rows`.
 
         `added` None means that it is not known: growth then explains every new row.
@@ -111,7 +111,7 @@ class AnswerFigures:
 def check_answers(gates: UsedGates, figures: AnswerFigures) -> None:
     """Raise DataGateError if more answers changed than the gate allows."""
     if figures.beyond > gates.max_answer_change:
-        queries = counted(figures.queries, "watched query", "watched queries")
+        queries = format_count(figures.queries, "watched query", "watched queries")
         raise DataGateError(
             f"{100 * figures.beyond:.1f} % of the answers to {queries} changed beyond growth,"
             f" more than --max-answer-change {gates.max_answer_change:g} allows"
@@ -138,7 +138,7 @@ def _describe_now(example: ChangedQuery) -> str:
     return "still is" if example.after == example.before else f"is {example.after} now"
 
 
-def causes_in_words(causes: Mapping[str, int]) -> str:
+def describe_causes(causes: Mapping[str, int]) -> str:
     """Return the counts of lost answers by cause, the largest first."""
     ordered = sorted(causes.items(), key=lambda item: -item[1])
     return ", ".join(f"{count:,} {CAUSES.get(cause, cause)}" for cause, count in ordered if count)

@@ -12,9 +12,9 @@ import pyarrow as pa
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow_arrays import (
     as_matrix,
-    fixed_size,
-    parquet_bytes,
-    table_of,
+    make_vector_column,
+    read_parquet_bytes,
+    write_parquet_bytes,
 )
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.store import layout
@@ -51,7 +51,7 @@ class Canary:
     texts: tuple[str, ...]
     pooled: np.ndarray
 
-    def drift(self, pooled: np.ndarray) -> float:
+    def measure_drift(self, pooled: np.ndarray) -> float:
         """Return the largest cosine distance between a text's vector and the given one.
 
         It is infinite if a vector is not finite.
@@ -67,9 +67,9 @@ class Canary:
     def to_bytes(self) -> bytes:
         """The Parquet file of the texts and their vectors."""
         table = pa.table(
-            {"text": pa.array(self.texts, pa.string()), "pooled": fixed_size(self.pooled)}
+            {"text": pa.array(self.texts, pa.string()), "pooled": make_vector_column(self.pooled)}
         )
-        return parquet_bytes(table, write_page_checksum=True)
+        return write_parquet_bytes(table, write_page_checksum=True)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
@@ -78,7 +78,7 @@ class Canary:
         Raises SentenceBeamError for other bytes.
         """
         with refuse_damage("not a canary"):
-            table = table_of(data).combine_chunks()
+            table = read_parquet_bytes(data).combine_chunks()
             return cls(
                 tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0))
             )

@@ -18,22 +18,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import mask_array
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
 from sentence_beam.transforms.base.columns import (
-    column,
-    equals,
+    as_numbers,
+    as_whole,
+    find_equals,
+    get_column,
+    get_numbers,
     is_valid,
-    numbers,
-    numbers_of,
-    total,
-    whole,
+    sum_column,
 )
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.tables.names import Owners
-from sentence_beam.transforms.store.tables.table_parts import in_turns
+from sentence_beam.transforms.store.tables.table_parts import read_in_turns
 
 ROUND = 1 << 32
 CHECKED = 0.01  # share of the round that each run reads
@@ -75,9 +75,9 @@ class Checked:
         damaged = states.filter(states.column("is_damaged")).column("path").to_pylist()
         return cls(
             shards=len(states),
-            compared=total(states, "is_compared"),
-            read=total(states, "is_read"),
-            bytes=total(states, "bytes"),
+            compared=sum_column(states, "is_compared"),
+            read=sum_column(states, "is_read"),
+            bytes=sum_column(states, "bytes"),
             damaged=tuple(damaged),
         )
 
@@ -85,7 +85,7 @@ class Checked:
 NOTHING = Checked()
 
 
-def checksums_of(states: pa.Table) -> list[dict[str, str]]:
+def list_checksums(states: pa.Table) -> list[dict[str, str]]:
     """Return unit and checksum of sound shards whose records have another one than the listing."""
     differing = states.filter(states.column("checksum").is_valid()).select(["unit", "checksum"])
     listed: list[dict[str, str]] = differing.to_pylist()
@@ -100,11 +100,11 @@ def stride(manifest: Manifest | None, start: int) -> int:
     least = math.ceil(CHECKED * ROUND)
     if manifest is None or CHECKED * manifest.units.rows > ALMOST_SURELY:
         return least
-    ways = ways_to(column(manifest.shards, "path"), start)
+    ways = compute_ways(get_column(manifest.shards, "path"), start)
     return max(least, int(ways.min(initial=ROUND - 1)) + 1 if len(ways) else 0)
 
 
-def ways_to(paths: pa.StringArray, start: int) -> np.ndarray:
+def compute_ways(paths: pa.StringArray, start: int) -> np.ndarray:
     """Return the distances on the round from a place to those of shards, int64 [n]."""
     heads = b"".join(
         hashlib.sha256(path).digest()[:4] for path in paths.cast(pa.binary()).to_pylist()
@@ -158,19 +158,21 @@ class ShardCheck:
         """
         has_file = pc.or_(units.column("path").is_valid(), units.column("rejects").is_valid())
         units = units.select(COLUMNS).filter(has_file)
-        paths = column(units, "path").fill_null(column(units, "rejects"))
+        paths = get_column(units, "path").fill_null(get_column(units, "rejects"))
         entries = [self._find_entry(path) for path in paths.to_pylist()]
         is_there = self._are_there(units, entries)
         listed = pa.array([(entry and entry.checksum) or None for entry in entries], pa.string())
-        recorded = column(units, "checksum")
-        has_both = numbers_of(pc.and_(listed.is_valid(), recorded.is_valid()))
+        recorded = get_column(units, "checksum")
+        has_both = as_numbers(pc.and_(listed.is_valid(), recorded.is_valid()))
         # one that differs may be of a copy of the store
-        is_same = equals(listed, recorded)
-        is_due = ways_to(paths, self._start) < self._stride
+        is_same = find_equals(listed, recorded)
+        is_due = compute_ways(paths, self._start) < self._stride
         to_read = is_there & np.where(has_both, ~is_same, is_due)
         to_read |= is_there & is_due & is_valid(units, "rejects")
         written = units.select(["path", "sha256", "rejects", "rejects_sha256"])
-        columns = (column.to_pylist() for column in written.filter(mask_array(to_read)).columns)
+        columns = (
+            column.to_pylist() for column in written.filter(make_mask_array(to_read)).columns
+        )
         read = self._read([*zip(*columns, strict=True)])
         is_sound = is_there.copy()
         is_sound[to_read] = [sound for sound, _ in read]
@@ -181,11 +183,13 @@ class ShardCheck:
             {
                 "unit": units.column("unit"),
                 "path": paths,
-                "is_damaged": mask_array(~is_sound),
-                "is_compared": mask_array(is_there & has_both & is_same),
-                "is_read": mask_array(to_read),
+                "is_damaged": make_mask_array(~is_sound),
+                "is_compared": make_mask_array(is_there & has_both & is_same),
+                "is_read": make_mask_array(to_read),
                 "bytes": pa.array(sizes_read),
-                "checksum": pc.if_else(mask_array(is_new), listed, pa.scalar(None, pa.string())),
+                "checksum": pc.if_else(
+                    make_mask_array(is_new), listed, pa.scalar(None, pa.string())
+                ),
             },
             schema=STATES,
         )
@@ -196,8 +200,10 @@ class ShardCheck:
         `entries` are those of its shard, or of its rejected rows if it has none.
         """
         sizes = np.array([-1 if entry is None else entry.size for entry in entries], np.int64)
-        is_there = np.where(is_valid(units, "path"), sizes == numbers(units, "bytes"), sizes >= 0)
-        rejects = column(units, "rejects").to_pylist()
+        is_there = np.where(
+            is_valid(units, "path"), sizes == get_numbers(units, "bytes"), sizes >= 0
+        )
+        rejects = get_column(units, "rejects").to_pylist()
         has_rejects = [path is None or self._find_entry(path) is not None for path in rejects]
         return is_there & np.array(has_rejects, bool)
 
@@ -224,13 +230,13 @@ class ShardCheck:
         return True, read
 
 
-def all_states(root: str, units: TableEntry, check: ShardCheck) -> pa.Table:
+def check_all(root: str, units: TableEntry, check: ShardCheck) -> pa.Table:
     """Return the states of all shards of a snapshot, checked in this process."""
-    states = [check.states(rows) for _, rows in in_turns(root, units, COLUMNS)]
+    states = [check.states(rows) for _, rows in read_in_turns(root, units, COLUMNS)]
     return pa.concat_tables([STATES.empty_table(), *states])
 
 
-def of_carried(states: pa.Table, files: pa.Table, replaces: str) -> pa.Table:
+def select_carried(states: pa.Table, files: pa.Table, replaces: str) -> pa.Table:
     """Return the states of those shards that a plan carries over, and of damaged ones.
 
     `files` are the plan's. With `replaces` all units of the last snapshot are carried.
@@ -239,8 +245,8 @@ def of_carried(states: pa.Table, files: pa.Table, replaces: str) -> pa.Table:
         return states
     names = pc.coalesce(files.column("was"), files.column("path"))
     carried = files.filter(files.column("carried"))
-    paths = whole(names).filter(column(files, "carried"))
+    paths = as_whole(names).filter(get_column(files, "carried"))
     order = pc.sort_indices(paths)
-    owners = Owners(paths.take(order), column(carried, "group").take(order))
-    is_carried = owners.of(column(states, "unit")) >= 0
-    return states.filter(mask_array(is_carried | numbers(states, "is_damaged")))
+    owners = Owners(paths.take(order), get_column(carried, "group").take(order))
+    is_carried = owners.of(get_column(states, "unit")) >= 0
+    return states.filter(make_mask_array(is_carried | get_numbers(states, "is_damaged")))

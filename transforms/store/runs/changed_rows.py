@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import parquet_bytes, table_of
-from sentence_beam.transforms.base.columns import column
+from sentence_beam.transforms.base.arrow_arrays import read_parquet_bytes, write_parquet_bytes
+from sentence_beam.transforms.base.columns import get_column
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.pairing import paired
-from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.base.pairing import pair_rows
+from sentence_beam.transforms.corpus.buckets import split_by_bucket
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import ChangedRowsEntry, ChangesEntry, RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.named_files import read_named
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
-from sentence_beam.transforms.store.shards.shard_bytes import without_times
+from sentence_beam.transforms.store.shards.shard_bytes import cast_times
 from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, PUSHED_COLUMNS
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 
@@ -76,7 +76,7 @@ class SnapshotShard:
     is_new: bool
 
 
-def value_columns(old: RememberedOptions, new: RememberedOptions) -> tuple[str, ...]:
+def list_value_columns(old: RememberedOptions, new: RememberedOptions) -> tuple[str, ...]:
     """Return the columns whose values are compared: those that both snapshots keep.
 
     The text is not one of them, because the row hash covers it.
@@ -97,11 +97,11 @@ def read_block(root: str, shards: Iterable[SnapshotShard], columns: Sequence[str
     for shard in shards:
         path = storage.join(root, shard.path)
         for batch in read_shard(path, ["id", "row_hash", *columns], shard.size):
-            tables.append(block_of(batch, shard, columns))
-    return left_over(pa.concat_tables(tables))
+            tables.append(make_block(batch, shard, columns))
+    return find_left_over(pa.concat_tables(tables))
 
 
-def block_of(batch: pa.RecordBatch, shard: SnapshotShard, columns: Sequence[str]) -> pa.Table:
+def make_block(batch: pa.RecordBatch, shard: SnapshotShard, columns: Sequence[str]) -> pa.Table:
     """Return rows of a shard as those of `BLOCK`; `columns` are those whose values are compared."""
     n = batch.num_rows
     columns_of_block = [
@@ -119,12 +119,12 @@ def _digest_values(rows: pa.RecordBatch, columns: Sequence[str]) -> np.ndarray:
     names = [name for name in rows.schema.names if name in columns]
     if not names:
         return np.zeros(rows.num_rows, np.uint64)
-    columns = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
+    columns = [cast_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     values = (xxh3_64_intdigest(repr(row).encode()) for row in zip(*columns, strict=True))
     return np.fromiter(values, np.uint64, rows.num_rows)
 
 
-def left_over(rows: pa.Table) -> pa.Table:
+def find_left_over(rows: pa.Table) -> pa.Table:
     """Return the rows, of `BLOCK`, of which one snapshot has more than the other; each once.
 
     Its shard is the first, by name, of those that have the row in that snapshot.
@@ -146,8 +146,8 @@ def left_over(rows: pa.Table) -> pa.Table:
 
 def by_bucket(block: pa.Table, buckets: int) -> Iterator[tuple[int, bytes]]:
     """Yield (bucket, packed rows) for the ids of a block."""
-    hashes = hash_ids(column(block, "id"))
-    for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
+    hashes = hash_ids(get_column(block, "id"))
+    for number, places in split_by_bucket(hashes % np.uint64(buckets), buckets):
         (batch,) = block.take(pa.array(places)).combine_chunks().to_batches()
         yield number, batch.serialize().to_pybytes()  # without the schema
 
@@ -158,16 +158,16 @@ def unpacked(parts: Iterable[bytes]) -> pa.Table:
     return pa.Table.from_batches(batches, BLOCK)
 
 
-def changed_rows(block: pa.Table) -> pa.Table:
+def find_changed_rows(block: pa.Table) -> pa.Table:
     """Return the changes, of `CHANGED_ROWS`, among all rows of some ids, sorted.
 
     Old and new rows of an id are paired, first those with the same text.
     """
-    rows = left_over(block).sort_by([("row_hash", "ascending"), ("values", "ascending")])
+    rows = find_left_over(block).sort_by([("row_hash", "ascending"), ("values", "ascending")])
     count = rows.column("count").to_numpy()
     old = rows.take(pa.array(np.repeat(np.arange(len(rows)), np.maximum(-count, 0))))
     new = rows.take(pa.array(np.repeat(np.arange(len(rows)), np.maximum(count, 0))))
-    before, after = paired(old, new, by="id", first="row_hash")
+    before, after = pair_rows(old, new, by="id", first="row_hash")
     deleted = np.delete(np.arange(len(old)), before)
     added = np.delete(np.arange(len(new)), after)
     changes = pa.concat_tables(
@@ -200,7 +200,7 @@ def count_changes(changed: pa.Table) -> Changes:
 
 def write_changes(root: str, run: str, changed: pa.Table) -> ChangedRowsEntry:
     """Write changed rows of some ids, and return the file's entry."""
-    data = parquet_bytes(changed)
+    data = write_parquet_bytes(changed)
     sha256 = hashlib.sha256(data).hexdigest()
     path = layout.changes(run, sha256)
     storage.ensure(storage.join(root, path), data)
@@ -216,7 +216,7 @@ def read_changes(root: str, entry: ChangedRowsEntry) -> pa.Table:
     mend = "without these changed rows, snapshots are compared by their shards"
     data = read_named(path, entry.sha256, mend)
     with refuse_damage(f"{path}: not a file of changed rows"):
-        return table_of(data, CHANGED_ROWS.names).cast(CHANGED_ROWS)
+        return read_parquet_bytes(data, CHANGED_ROWS.names).cast(CHANGED_ROWS)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Step:
     changes: ChangesEntry
 
 
-def steps_between(old: Manifest, new: Manifest) -> list[Step] | None:
+def find_steps(old: Manifest, new: Manifest) -> list[Step] | None:
     """Return the recorded changes from one snapshot to a later one, the latest first.
 
     Returns None if some of them are unknown, or if the one does not follow the other. Only

@@ -7,13 +7,13 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
-from sentence_beam.transforms.base.numbers import counted
+from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, is_word
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import calibrations, layout
 from sentence_beam.transforms.store.counts import RowCounts, TokenCounts, TokenEstimate, WorkCounts
 from sentence_beam.transforms.store.entries import Input
-from sentence_beam.transforms.store.forms import check_forms, run_form
+from sentence_beam.transforms.store.forms import check_forms, compute_run_form
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger
 from sentence_beam.transforms.store.manifest import (
@@ -29,12 +29,12 @@ from sentence_beam.transforms.store.runs.canary import CanaryFile
 from sentence_beam.transforms.store.runs.carried_check import ROUND, ShardCheck
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
-from sentence_beam.transforms.store.runs.rejected_rows import reasons, record_rejected
+from sentence_beam.transforms.store.runs.rejected_rows import count_reasons, record_rejected
 from sentence_beam.transforms.store.runs.run_result import COMMITTED, now
 from sentence_beam.transforms.store.runs.run_sums import Tally
 from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.sealed_json import FENCE, sealed, to_bytes
-from sentence_beam.transforms.store.shards.precision import needs_ranges, of_floats
+from sentence_beam.transforms.store.shards.precision import needs_ranges, to_float_space
 from sentence_beam.transforms.store.tables.table_parts import read_table
 
 MORE_LANGUAGES = (
@@ -87,14 +87,14 @@ class Run(BegunSnapshot):
     @property
     def form(self) -> str:
         """The first half of the form of all shards of its snapshot (`store.forms`)."""
-        return run_form(self.space, self.generation, self.options)
+        return compute_run_form(self.space, self.generation, self.options)
 
     @property
     def has_delete_gate(self) -> bool:
         """Whether some number of deleted rows ends the run."""
         return self.previous_rows > 0 and self.gates.max_deletes < 1
 
-    def shard_check(self, low: str = "", high: str = "") -> ShardCheck:
+    def make_shard_check(self, low: str = "", high: str = "") -> ShardCheck:
         """Return the check of shards that it may carry over; names as for `ShardCheck`."""
         return ShardCheck(self.root, self.check_from, self.check_stride, low, high)
 
@@ -106,10 +106,10 @@ class Run(BegunSnapshot):
     @property
     def first_space(self) -> Space:
         """The space in which rows are written first."""
-        return of_floats(self.space) if self.fits_ranges else self.space
+        return to_float_space(self.space) if self.fits_ranges else self.space
 
 
-def last_snapshot(run: Run) -> Manifest | None:
+def read_last_snapshot(run: Run) -> Manifest | None:
     """Return the snapshot before a run, as it was when the run began; None for a new store.
 
     Raises SentenceBeamError if it does not exist any more.
@@ -127,7 +127,7 @@ def settle(run: Run, made: Iterable[tuple[int, bytes]], problems: Iterable[Probl
     if every:
         raise min(every, key=lambda p: (p.exit_code, p.message)).error()
     plan = read_plan(run.root, run.id)
-    last = last_snapshot(run)
+    last = read_last_snapshot(run)
     if plan.notes.snapshot not in ("", run.previous):
         last = read_resolved(run.root, plan.notes.snapshot, None)
     if last is None:
@@ -152,7 +152,7 @@ def _check_rejected(run: Run, plan: RecordedPlan, settled: Settled) -> None:
     counted = (
         f"{ledger.rejected - ledger.expected} of {ledger.read - ledger.expected} rows rejected"
     )
-    why = reasons(run.root, paths, plan)
+    why = count_reasons(run.root, paths, plan)
     mend = "mend the input or raise the limit"
     if "--keep-columns" in why:  # then more rows of the column would be missing every night
         mend = "mend the input or change the type"
@@ -189,7 +189,7 @@ def check_deletes(run: Run, deleted: int) -> None:
         return
     can_append = run.partition == "file" and not run.earlier_globs
     keep = ", or say --append to keep them" if can_append else ""
-    rows = counted(run.previous_rows, "row")
+    rows = format_count(run.previous_rows, "row")
     raise DataGateError(
         f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes"
         f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}, or name another"
@@ -205,7 +205,7 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     and if an earlier execution of the run had other units.
     """
     _mend_previous(run)
-    data = sealed(coming_manifest(run, plan, settled, index).to_json())
+    data = sealed(make_manifest(run, plan, settled, index).to_json())
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
@@ -226,12 +226,12 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     return COMMITTED
 
 
-def coming_manifest(
+def make_manifest(
     run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None
 ) -> Manifest:
     """Return the manifest of the snapshot that the run is about to commit."""
     ledger = settled.tally.ledger
-    embedded, reused, duplicates = ledger.of_work("embedded", "reused", "duplicates")
+    embedded, reused, duplicates = ledger.list_work("embedded", "reused", "duplicates")
     versions = dict(run.versions)
     if settled.tally.devices:
         versions["device"] = ", ".join(sorted(settled.tally.devices))
@@ -240,7 +240,7 @@ def coming_manifest(
         "versions": versions,
         "canary": run.canary_file.entry(),
         "check_from": (run.check_from + run.check_stride) % ROUND,
-        "estimate": estimate_after(run, plan, settled.tally),
+        "estimate": update_estimate(run, plan, settled.tally),
     }
     return Manifest(
         **begun,
@@ -248,7 +248,7 @@ def coming_manifest(
         run=run.id,
         rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
         work=WorkCounts(embedded, reused, duplicates, ledger.carried),
-        tokens=TokenCounts(*ledger.of_work("real", "padded", "truncated", "lost", "unknown")),
+        tokens=TokenCounts(*ledger.list_work("real", "padded", "truncated", "lost", "unknown")),
         files=settled.files,
         units=settled.units,
         index=index,
@@ -262,7 +262,7 @@ def coming_manifest(
     )
 
 
-def estimate_after(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
+def update_estimate(run: Run, plan: RecordedPlan, tally: Tally) -> TokenEstimate:
     """Return the sums of estimated tokens after a run; one with a limit reads parts of spans."""
     if run.options.limit is not None:
         return run.estimate

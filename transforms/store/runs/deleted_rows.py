@@ -16,14 +16,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, hash_prefixes
-from sentence_beam.transforms.base.columns import lookup
-from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, get_hash_prefixes
+from sentence_beam.transforms.base.columns import look_up
+from sentence_beam.transforms.corpus.buckets import split_by_bucket
 from sentence_beam.transforms.corpus.files import is_unnamed
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids, select_first_pieces
-from sentence_beam.transforms.store.tables.file_rows import full_paths, rows_of_files_gone
+from sentence_beam.transforms.store.tables.file_rows import (
+    count_rows_of_files_gone,
+    list_full_paths,
+)
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
 OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")
@@ -49,7 +52,7 @@ class RowKeys:
             return ["id", "row_hash", "doc_hash", "piece"]
         return ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
 
-    def keyed(self, batch: pa.RecordBatch, is_new: bool) -> "KeyedRows":
+    def key_rows(self, batch: pa.RecordBatch, is_new: bool) -> "KeyedRows":
         """Return rows of a shard by their keys. A document counts by its first piece."""
         keys, rows = np.unique(self._hash_keys(batch, is_new), return_counts=True)
         sign = -1 if is_new else 1
@@ -72,7 +75,7 @@ class RowKeys:
 def _hash_texts(batch: pa.RecordBatch) -> np.ndarray:
     """Return a key of each row's text, of each document's for first pieces, uint64 [n]."""
     name = "doc_hash" if "doc_hash" in batch.schema.names else "row_hash"
-    return hash_prefixes(as_hashes(batch.column(name)))
+    return get_hash_prefixes(as_hashes(batch.column(name)))
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class KeyedRows:
 
     def by_bucket(self, buckets: int) -> Iterator[tuple[int, bytes]]:
         """Yield (bucket, packed rows) for the keys."""
-        for number, places in in_buckets(self.keys % np.uint64(buckets), buckets):
+        for number, places in split_by_bucket(self.keys % np.uint64(buckets), buckets):
             rows = self.rows[places].astype("<i4")
             yield number, self.keys[places].astype("<u8").tobytes() + rows.tobytes()
 
@@ -104,7 +107,7 @@ class KeyedRows:
         return cls(np.frombuffer(data, "<u8", n), np.frombuffer(data, "<i4", n, 8 * n))
 
 
-def rows_gone(packed: Iterable[bytes]) -> int:
+def count_rows_gone(packed: Iterable[bytes]) -> int:
     """Return the number of old rows beyond the new rows that have the same keys.
 
     `packed` are the packed rows of one bucket.
@@ -113,7 +116,7 @@ def rows_gone(packed: Iterable[bytes]) -> int:
     return int(rows[rows > 0].sum())
 
 
-def row_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> RowKeys | None:
+def choose_row_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> RowKeys | None:
     """Return the keys by which rows of the last snapshot are found in the next one.
 
     `files` are those of the plan. Returns None if no key serves for both.
@@ -124,7 +127,7 @@ def row_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> Row
         return RowKeys(by_text=True) if same_texts else None
     if options.id_column is not None:
         return RowKeys()
-    has_names = any(not is_unnamed(path) for path in full_paths(files).to_pylist())
+    has_names = any(not is_unnamed(path) for path in list_full_paths(files).to_pylist())
     if same_texts and (last.partition == "content" or not has_names):
         return RowKeys(by_text=True)
     moved = files.filter(files.column("was").is_valid())
@@ -132,12 +135,14 @@ def row_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> Row
     return RowKeys(by_file=True, renamed=renamed)
 
 
-def replaced_keys(options: RememberedOptions, last: Manifest, files: pa.Table) -> RowKeys | None:
+def choose_replaced_keys(
+    options: RememberedOptions, last: Manifest, files: pa.Table
+) -> RowKeys | None:
     """Return the keys by which the last snapshot's rows are found once all rows have been read.
 
-    They are those of `row_keys`, unless all files are in other folders than before.
+    They are those of `choose_row_keys`, unless all files are in other folders than before.
     """
-    keys = row_keys(options, last, files)
+    keys = choose_row_keys(options, last, files)
     if keys is None or keys.by_text or not _are_elsewhere(files, last.read_files()):
         return keys
     if any(getattr(options, name) != getattr(last.options, name) for name in OF_TEXTS):
@@ -153,12 +158,12 @@ def _are_elsewhere(files: pa.Table, last: pa.Table) -> bool:
 
 def _find_folders(files: pa.Table) -> set[str | None]:
     """Return the folders of named files, and those that their relative paths begin in."""
-    columns = (files.column("folder").to_pylist(), full_paths(files).to_pylist())
+    columns = (files.column("folder").to_pylist(), list_full_paths(files).to_pylist())
     named = [(root, path) for root, path in zip(*columns, strict=True) if not is_unnamed(path)]
     return {folder for root, path in named for folder in (root, path[: path.rfind("/") + 1])}
 
 
-def rows_of_files_left(last: pa.Table, files: pa.Table, keys: RowKeys) -> int:
+def count_rows_left(last: pa.Table, files: pa.Table, keys: RowKeys) -> int:
     """Return the rows of the last snapshot's files that are not among these.
 
     The result is 0 unless rows are found by their files.
@@ -166,6 +171,6 @@ def rows_of_files_left(last: pa.Table, files: pa.Table, keys: RowKeys) -> int:
     if not keys.by_file:
         return 0
     paths = last.column("path")
-    is_there = lookup(paths, files.column("path")) >= 0
-    is_there |= lookup(paths, files.column("was")) >= 0
-    return rows_of_files_gone(last, is_there)
+    is_there = look_up(paths, files.column("path")) >= 0
+    is_there |= look_up(paths, files.column("was")) >= 0
+    return count_rows_of_files_gone(last, is_there)

@@ -224,7 +224,7 @@ class Looks:
 
 
 @functools.lru_cache(maxsize=RUNS_IN_A_PROCESS)
-def looks_of(root: str, run: str) -> Looks:
+def get_looks(root: str, run: str) -> Looks:
     """Return this process's looks at the lease of a run, shared by its steps and threads."""
     return Looks(root, run)
 
@@ -238,7 +238,7 @@ class Renewal:
     def __init__(self, root: str, run: str, leased: bool):
         self._root = root
         self._leased = leased
-        self._looks = looks_of(root, run)
+        self._looks = get_looks(root, run)
 
     def __call__(self) -> None:
         """Renew the lease if it is time.
@@ -283,7 +283,7 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
     Such steps list files or train an index. No body ends because the lease was lost: the commit
     checks whose it is.
     """
-    looks = looks_of(root, run)
+    looks = get_looks(root, run)
     looks.begin_body()
     try:
         yield

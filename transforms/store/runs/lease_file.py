@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.runs import writer_process
 
@@ -44,14 +44,14 @@ class Lease:
     ) -> "Lease":
         """Return a lease for a run that starts now."""
         host = socket.gethostname()
-        here = (writer_process.boot_id(), writer_process.pid_namespace())
+        here = (writer_process.read_boot_id(), writer_process.pid_namespace())
         machine = writer_process.machine()
         if not in_process:
             return cls(
                 run, host, None, runner, job, time.time(), *here, machine=machine, engine=engine
             )
         pid = os.getpid()
-        start = writer_process.start_of(pid)
+        start = writer_process.read_start(pid)
         return cls(run, host, pid, runner, job, time.time(), *here, start, machine)
 
     @property
@@ -64,8 +64,8 @@ class Lease:
         if self.pid is None:
             return False
         if self.boot is None:
-            return self.host == socket.gethostname() and writer_process.start_of(self.pid) is None
-        here = writer_process.boot_id(), writer_process.pid_namespace()
+            return self.host == socket.gethostname() and writer_process.read_start(self.pid) is None
+        here = writer_process.read_boot_id(), writer_process.pid_namespace()
         if not all(here) or not self.boot:
             return False
         if here[0] != self.boot:
@@ -73,7 +73,7 @@ class Lease:
             return bool(self.machine) and (self.host, self.machine) == here_too
         if here[1] != self.pid_namespace:
             return False
-        start = writer_process.start_of(self.pid)
+        start = writer_process.read_start(self.pid)
         return start is None or (
             0 not in (start, self.process_start) and start != self.process_start
         )
@@ -105,7 +105,7 @@ def _try_read(root: str) -> tuple[Lease | None, str | None]:
         return None, None
     try:
         with refuse_damage("not a lease"):
-            lease: Lease = dataclass_of(Lease, json.loads(stored[0]))
+            lease: Lease = read_dataclass(Lease, json.loads(stored[0]))
             _ = lease.is_of_the_dead  # fails for a process id that no system has
     except SentenceBeamError:
         return None, stored[1]

@@ -15,21 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.columns import total
+from sentence_beam.transforms.base.columns import sum_column
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.corpus.buckets import split_by_bucket
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.changed_rows import (
     BLOCK,
     SnapshotShard,
     Step,
-    changed_rows,
+    find_changed_rows,
+    find_steps,
     read_block,
     read_changes,
-    steps_between,
 )
 from sentence_beam.transforms.store.shards.id_hashes import hash_ids
-from sentence_beam.transforms.store.tables.unit_rows import differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import find_differing_parts
 
 BUCKET_ROWS = 1_000_000
 BUCKETS = 256  # of a comparison in one process: each is a file on its disk
@@ -44,12 +44,12 @@ SCHEMA = pa.schema(
 )
 
 
-def buckets_for(rows: int) -> int:
+def count_buckets(rows: int) -> int:
     """Return the number of buckets for the ids of so many rows: one a million rows."""
     return 1 + rows // BUCKET_ROWS
 
 
-def repeated(parts: Iterable[bytes]) -> int:
+def count_repeated(parts: Iterable[bytes]) -> int:
     """Return the number of a bucket's rows whose id an earlier row has."""
     # np.unique takes twenty times as long
     hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))
@@ -67,9 +67,9 @@ def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"{bucket}.arrow") for bucket in range(buckets)]
         _spill(changed.blocks, paths)
-        for path in progress.over(paths, "comparing", "parts"):
+        for path in progress.count_over(paths, "comparing", "parts"):
             with pa.memory_map(path) as file:
-                yield _name_changes(changed_rows(pa.ipc.open_file(file).read_all()))
+                yield _name_changes(find_changed_rows(pa.ipc.open_file(file).read_all()))
             os.unlink(path)
 
 
@@ -87,7 +87,7 @@ def _read_recorded(old: Manifest, new: Manifest) -> _DiffRows | None:
     Either snapshot may be the later one.
     """
     for earlier, later, sign in ((old, new, 1), (new, old, -1)):
-        steps = steps_between(earlier, later)
+        steps = find_steps(earlier, later)
         if steps is not None:
             try:
                 tables = list(_read_steps(steps))
@@ -100,7 +100,7 @@ def _read_recorded(old: Manifest, new: Manifest) -> _DiffRows | None:
 
 def _read_steps(steps: list[Step]) -> Iterator[pa.Table]:
     files = [(step.manifest.root, file) for step in steps for file in step.changes.files]
-    for root, file in progress.over(files, "reading", "files"):
+    for root, file in progress.count_over(files, "reading", "files"):
         yield read_changes(root, file).drop_columns(["shard"])
 
 
@@ -123,7 +123,7 @@ def _make_block(changed: pa.Table, sign: int) -> pa.Table:
 
 def _read_shards(old: Manifest, new: Manifest) -> _DiffRows:
     """Return the rows of all shards that only one snapshot has."""
-    before, after = differing_parts(new.root, old.units, new.units)
+    before, after = find_differing_parts(new.root, old.units, new.units)
     shards = [
         SnapshotShard(unit["path"], unit["bytes"], is_new)
         for units, is_new in ((before, False), (after, True))
@@ -131,10 +131,10 @@ def _read_shards(old: Manifest, new: Manifest) -> _DiffRows:
     ]
 
     def blocks() -> Iterator[pa.Table]:
-        for shard in progress.over(shards, "reading", "shards"):
+        for shard in progress.count_over(shards, "reading", "shards"):
             yield read_block(new.root, [shard], ())
 
-    return _DiffRows(total(before, "rows") + total(after, "rows"), blocks())
+    return _DiffRows(sum_column(before, "rows") + sum_column(after, "rows"), blocks())
 
 
 def _spill(blocks: Iterator[pa.Table], paths: list[str]) -> None:
@@ -143,7 +143,7 @@ def _spill(blocks: Iterator[pa.Table], paths: list[str]) -> None:
     for block in blocks:
         for batch in block.to_batches():
             bucket = hash_ids(batch.column(0)) % np.uint64(len(paths))
-            for number, places in in_buckets(bucket, len(paths)):
+            for number, places in split_by_bucket(bucket, len(paths)):
                 writers[number].write_batch(batch.take(pa.array(places)))
     for writer in writers:
         writer.close()

@@ -7,19 +7,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array, stream_bytes, stream_table
-from sentence_beam.transforms.base.columns import column, lookup
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array, read_stream, write_stream
+from sentence_beam.transforms.base.columns import get_column, look_up
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.store.records import UnitRecord
-from sentence_beam.transforms.store.tables.names import STRETCHES, stretch_of
-from sentence_beam.transforms.store.tables.table_columns import MADE, rows_table, values_of
+from sentence_beam.transforms.store.tables.names import STRETCHES, find_stretch
+from sentence_beam.transforms.store.tables.table_columns import MADE, list_values, make_table
 
 ROWS_AT_ONCE = 100_000  # that are checked together, however many tables they came in
 
 
-def by_stretch(unit: UnitRecord) -> tuple[int, tuple[Any, ...]]:
+def assign_stretch(unit: UnitRecord) -> tuple[int, tuple[Any, ...]]:
     """Return the stretch of a unit, and the unit as plain values."""
-    return stretch_of(unit.unit), values_of(unit)
+    return find_stretch(unit.unit), list_values(unit)
 
 
 def pack(rows: Iterable[Sequence[Any]]) -> bytes:
@@ -27,17 +27,17 @@ def pack(rows: Iterable[Sequence[Any]]) -> bytes:
 
     Raises LedgerError for two different units of one name.
     """
-    return stream_bytes(once(rows_table(rows, MADE)).sort_by("unit").combine_chunks())
+    return write_stream(drop_repeated(make_table(rows, MADE)).sort_by("unit").combine_chunks())
 
 
-def once(made: pa.Table) -> pa.Table:
+def drop_repeated(made: pa.Table) -> pa.Table:
     """Return each unit once: an engine delivers one twice if it retries a bundle.
 
     Raises LedgerError for two different units of one name.
     """
-    names = column(made, "unit")
-    first = lookup(names, names)
-    is_again = mask_array(first != np.arange(len(made)))
+    names = get_column(made, "unit")
+    first = look_up(names, names)
+    is_again = make_mask_array(first != np.arange(len(made)))
     twice = made.filter(is_again)
     before = made.take(pa.array(first)).filter(is_again)
     for name in ("path", "sha256", "start", "stop"):
@@ -51,7 +51,7 @@ def once(made: pa.Table) -> pa.Table:
     return made.filter(pc.invert(is_again))
 
 
-def together(made: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, pa.Table]]:
+def join_stretches(made: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, pa.Table]]:
     """Yield (first stretch, the one after the last, their units), some ROWS_AT_ONCE together.
 
     `made` are stretches with their packed units, in any order. All stretches are yielded, with
@@ -63,7 +63,7 @@ def together(made: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, pa.T
     for number, data in sorted(made):
         if number == before:
             raise LedgerError(f"ledger: part {number} of the units came twice; nothing committed")
-        table = stream_table(data)
+        table = read_stream(data)
         if sum(map(len, tables)) + len(table) > ROWS_AT_ONCE:
             yield first, number, pa.concat_tables(tables)
             first = number

@@ -16,30 +16,30 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import mask_array, table_of
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array, read_parquet_bytes
 from sentence_beam.transforms.base.columns import (
-    column,
+    get_column,
+    get_numbers,
     is_valid,
-    lookup,
-    nth_of_equals,
-    nulls,
-    numbers,
+    look_up,
+    make_nulls,
+    rank_equals,
     sum_by_place,
-    total,
+    sum_column,
 )
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of, time
+from sentence_beam.transforms.base.json_entries import read_dataclass, time
 from sentence_beam.transforms.base.measures import Summary
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.formats.registry import compression_of
+from sentence_beam.transforms.corpus.formats.registry import find_compression
 from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.counts import PendingCounts
 from sentence_beam.transforms.store.runs.carried_check import NOTHING, Checked
-from sentence_beam.transforms.store.tables.file_rows import full_path
-from sentence_beam.transforms.store.tables.names import key_texts, stretches_of
+from sentence_beam.transforms.store.tables.file_rows import get_full_path
+from sentence_beam.transforms.store.tables.names import find_stretches, format_keys
 from sentence_beam.transforms.store.tables.table_columns import COUNT, FILES, PENDING, TEXT
 
 SPAN = pa.struct(
@@ -131,7 +131,7 @@ class PlanNotes:
     budget: BudgetNotes | None = None
     group_bits: int | None = None
 
-    def with_checked(self, checked: Checked) -> "PlanNotes":
+    def set_checked(self, checked: Checked) -> "PlanNotes":
         """Return the notes with the counts of the check of carried shards."""
         return replace(self, checked=checked)
 
@@ -142,7 +142,7 @@ class PlanNotes:
     @classmethod
     def from_schema(cls, schema: pa.Schema) -> "PlanNotes":
         """Return the notes in a file's schema. Raises ValueError for notes that no plan has."""
-        notes: PlanNotes = dataclass_of(cls, json.loads((schema.metadata or {})[b"notes"]))
+        notes: PlanNotes = read_dataclass(cls, json.loads((schema.metadata or {})[b"notes"]))
         return notes
 
 
@@ -159,14 +159,14 @@ def write_plan(root: str, run: str, files: pa.Table, notes: PlanNotes) -> bool:
     return storage.storage_of(path).put_if_absent(path, sink.getvalue())
 
 
-def all_carried(files: pa.Table) -> pa.Table:
+def carry_all(files: pa.Table) -> pa.Table:
     """Return the rows of a plan that carries all files of a snapshot over."""
     rows = len(files)
     columns = {name: files.column(name) for name in files.column_names}
-    columns["carried"] = mask_array(np.ones(rows, bool))
+    columns["carried"] = make_mask_array(np.ones(rows, bool))
     for name in PLAN.names:
         if name not in columns:
-            columns[name] = nulls(rows, PLAN.field(name).type)
+            columns[name] = make_nulls(rows, PLAN.field(name).type)
     return pa.table(columns, schema=PLAN)
 
 
@@ -183,7 +183,7 @@ def read_plan(root: str, run: str) -> "RecordedPlan":
     if stored is None:
         raise SentenceBeamError(f"{path} is missing; run again")
     with _refuse_damage(path):
-        files = table_of(stored[0])
+        files = read_parquet_bytes(stored[0])
         notes = PlanNotes.from_schema(files.schema)
         return RecordedPlan(path, files.replace_schema_metadata(None).cast(PLAN), notes)
 
@@ -202,9 +202,9 @@ class RecordedPlan:
 
     @cached_property
     def spans(self) -> pa.Table:
-        """The spans to embed, as `planned_spans` returns them."""
+        """The spans to embed, as `list_planned_spans` returns them."""
         with _refuse_damage(self.path):
-            return planned_spans(self.files)
+            return list_planned_spans(self.files)
 
     @property
     def span_count(self) -> int:
@@ -214,7 +214,7 @@ class RecordedPlan:
     @cached_property
     def tokens(self) -> int:
         """The estimated tokens of all spans to embed."""
-        return pc.sum(span_values(self.files, "tokens")).as_py() or 0
+        return pc.sum(get_span_values(self.files, "tokens")).as_py() or 0
 
     @property
     def bad(self) -> dict[str, str]:
@@ -225,37 +225,37 @@ class RecordedPlan:
     @property
     def pending(self) -> PendingCounts:
         """Counts of the files that are left to later runs."""
-        return pending_in(self.files)
+        return count_pending(self.files)
 
     @property
     def empty_count(self) -> int:
         """The number of input files that could be read and are empty."""
-        is_empty = numbers(self.files, "size") == 0
+        is_empty = get_numbers(self.files, "size") == 0
         is_empty &= ~is_valid(self.files, "bad") & ~is_valid(self.files, PENDING[0])
         return int(is_empty.sum())
 
     def file(self, relative: str) -> InputFile | None:
         """Return a file by its relative path; None if the plan has none of this name."""
         row = self.files.filter(pc.equal(self.files.column("path"), relative)).slice(0, 1)
-        return next(iter(input_files(row)), None)
+        return next(iter(list_input_files(row)), None)
 
-    def spans_to_embed(self, syntax: Syntax = AS_FOUND) -> Iterator[AnySpan]:
+    def list_spans_to_embed(self, syntax: Syntax = AS_FOUND) -> Iterator[AnySpan]:
         """Yield the spans to embed in order of their files; `syntax` is that of the input.
 
         The small files of a group give one span, in the place of the first.
         """
         types = tuple(self.notes.types.items())
         with _refuse_damage(self.path):
-            yield from spans_of(self.files, syntax, types)
+            yield from list_spans(self.files, syntax, types)
 
 
-def spans_of(
+def list_spans(
     files: pa.Table, syntax: Syntax = AS_FOUND, types: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[AnySpan]:
     """Yield the spans to embed of rows of a plan; `types` are those of kept columns."""
     work = files.filter(pc.greater(pc.list_value_length(files.column("spans")), 0))
-    groups = column(work, "group")
-    first = lookup(groups, groups)
+    groups = get_column(work, "group")
+    first = look_up(groups, groups)
     order = np.argsort(np.where(first < 0, np.arange(len(work)), first), kind="stable")
     starts = range(0, len(work), ROWS_AT_ONCE)
     tables = (work.take(pa.array(order[start : start + ROWS_AT_ONCE])) for start in starts)
@@ -274,23 +274,23 @@ def _make_spans(
     """Yield the group and the spans of each row of a plan."""
     groups = files.column("group").to_pylist()
     lists = files.column("spans").to_pylist()
-    named = input_files(files, syntax, types)
+    named = list_input_files(files, syntax, types)
     for file, group, spans in zip(named, groups, lists, strict=True):
         made = [Span(file, **{**span, "row_groups": tuple(span["row_groups"])}) for span in spans]
         yield group, made
 
 
-def input_files(
+def list_input_files(
     files: pa.Table, syntax: Syntax = AS_FOUND, types: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[InputFile]:
     """Yield the files of rows of `files` or of a plan."""
     wanted = ["path", "folder", "source", "format", "size", "checksum", "version", "cut"]
     for row in files.select(wanted).to_pylist():
         yield InputFile(
-            path=full_path(row),
+            path=get_full_path(row),
             relative=row["path"],
             format=row["format"],
-            compression=compression_of(row["path"], row["format"]),
+            compression=find_compression(row["path"], row["format"]),
             size=row["size"],
             checksum=row["checksum"],
             version=row["version"],
@@ -300,21 +300,21 @@ def input_files(
         )
 
 
-def pending_in(files: pa.Table) -> PendingCounts:
+def count_pending(files: pa.Table) -> PendingCounts:
     """Return the counts of pending files among rows of `files` or of a plan."""
-    sizes, tokens = (total(files, name) for name in PENDING)
+    sizes, tokens = (sum_column(files, name) for name in PENDING)
     return PendingCounts(int(is_valid(files, PENDING[0]).sum()), sizes, tokens)
 
 
-def planned_spans(files: pa.Table) -> pa.Table:
+def list_planned_spans(files: pa.Table) -> pa.Table:
     """Return the spans to embed, sorted by stretch: name, place of the file, start, stop, rows.
 
     A group is one span, in the place of its first file; its rows are null if those of a file are
     not known.
     """
-    places = np.flatnonzero(~numbers(files, "carried"))
+    places = np.flatnonzero(~get_numbers(files, "carried"))
     work = files.select(["path", "group", "spans"]).take(pa.array(places))
-    lists = column(work, "spans")
+    lists = get_column(work, "spans")
     parent = pc.list_parent_indices(lists)
     spans = lists.flatten()
     number, start, stop, rows = (
@@ -322,8 +322,10 @@ def planned_spans(files: pa.Table) -> pa.Table:
         for name in ("number", "start", "stop", "rows")
     )
     digits = pc.utf8_lpad(number.cast(TEXT), 12, "0")
-    own = pc.binary_join_element_wise(key_texts(column(work, "path")).take(parent), digits, "-")
-    group = column(work, "group").take(parent)
+    own = pc.binary_join_element_wise(
+        format_keys(get_column(work, "path")).take(parent), digits, "-"
+    )
+    group = get_column(work, "group").take(parent)
     place = pa.array(places[parent.to_numpy()], COUNT)
     table = pa.table(
         {
@@ -337,17 +339,17 @@ def planned_spans(files: pa.Table) -> pa.Table:
     inside = table.filter(group.is_valid())
     alone = table.filter(group.is_null())
     both = pa.concat_tables([alone, _join_groups(inside).cast(alone.schema)])
-    order = np.argsort(stretches_of(column(both, "name")), kind="stable")
+    order = np.argsort(find_stretches(get_column(both, "name")), kind="stable")
     return both.take(pa.array(order, COUNT))
 
 
 def _join_groups(inside: pa.Table) -> pa.Table:
     """Return one span for each group, of the spans of its files."""
-    names = column(inside, "name").unique()
-    at = lookup(inside.column("name"), names)
-    first = inside.column("place").filter(mask_array(nth_of_equals(at) == 0))
+    names = get_column(inside, "name").unique()
+    at = look_up(inside.column("name"), names)
+    first = inside.column("place").filter(make_mask_array(rank_equals(at) == 0))
     is_unknown = (~is_valid(inside, "rows")).astype(np.int64)
-    counted = sum_by_place(at, len(names), numbers(inside, "rows"))
+    counted = sum_by_place(at, len(names), get_numbers(inside, "rows"))
     is_null = sum_by_place(at, len(names), is_unknown) > 0
     nothing = pa.array(np.zeros(len(names), np.int64))
     return pa.table(
@@ -361,9 +363,9 @@ def _join_groups(inside: pa.Table) -> pa.Table:
     )
 
 
-def span_values(files: pa.Table, name: str) -> pa.Array:
+def get_span_values(files: pa.Table, name: str) -> pa.Array:
     """Return one value of each span of all files."""
-    return pc.struct_field(column(files, "spans").flatten(), [SPAN.get_field_index(name)])
+    return pc.struct_field(get_column(files, "spans").flatten(), [SPAN.get_field_index(name)])
 
 
 @dataclass(frozen=True)

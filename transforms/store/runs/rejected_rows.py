@@ -12,25 +12,25 @@ from typing import Annotated, NoReturn
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import dataclass_of
+from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.corpus.column_types import (
     NOT_OF_TYPE,
     STR,
     WIDER,
     KeptColumn,
-    word_for,
+    find_word,
 )
-from sentence_beam.transforms.corpus.formats.registry import columns_of
+from sentence_beam.transforms.corpus.formats.registry import open_columns
 from sentence_beam.transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import stored
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.open import named_run
+from sentence_beam.transforms.store.open import find_named_run
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan
-from sentence_beam.transforms.store.runs.run_ids import runs_of
+from sentence_beam.transforms.store.runs.run_ids import list_runs
 from sentence_beam.transforms.store.sealed_json import to_bytes
-from sentence_beam.transforms.store.shards.reject_files import rejects_from_bytes
+from sentence_beam.transforms.store.shards.reject_files import parse_rejects
 
 FILES_AT_ONCE = 16
 
@@ -42,7 +42,7 @@ class _Listed:
     rejects: tuple[Annotated[str, stored("rejects")], ...]
 
 
-def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
+def read_rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
     """Yield the rows of reject files, given relative to the store.
 
     Raises SentenceBeamError for a file that is missing.
@@ -54,7 +54,7 @@ def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
 
 def _read_rows(root: str, path: str) -> list[Rejected]:
     try:
-        return rejects_from_bytes(storage.read_bytes(storage.join(root, path)))
+        return parse_rejects(storage.read_bytes(storage.join(root, path)))
     except (FileNotFoundError, SentenceBeamError) as error:
         raise SentenceBeamError(
             f"{root}: the reject file {path} is missing or damaged; see verify"
@@ -67,7 +67,7 @@ def record_rejected(root: str, run: str, paths: list[str]) -> None:
     storage.storage_of(path).put_if_absent(path, to_bytes({"rejects": paths}))
 
 
-def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
+def count_reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     """Return the counts of rejected rows by reason, most frequent first, as the gate counts them.
 
     For null texts of JSON and JSONL, the existing keys follow, as in `5 null text (keys there: id,
@@ -76,7 +76,7 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
     try:
-        for row in rejected_rows(root, paths):
+        for row in read_rejected_rows(root, paths):
             if row.reason != BLANK_LINE:
                 counts[row.reason] += 1
                 example.setdefault(row.reason, row.file)
@@ -84,14 +84,14 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
         return f"reasons unknown, {error}"
     parts = []
     for reason, count in counts.most_common():
-        part = f"{count:,} {reason}{mend_of(reason)}"
+        part = f"{count:,} {reason}{find_mend(reason)}"
         if reason == NULL_TEXT:
             part += _describe_keys(plan, example[NULL_TEXT])
         parts.append(part)
     return ", ".join(parts)
 
 
-def mend_of(reason: str) -> str:
+def find_mend(reason: str) -> str:
     """Return the types that take values which a kept column's type does not, in brackets.
 
     Returns "" for other reasons.
@@ -100,7 +100,7 @@ def mend_of(reason: str) -> str:
     if match is None:
         return ""
     column = KeptColumn(match["name"], STR.word)
-    wider = WIDER.get(word_for(match["word"]))
+    wider = WIDER.get(find_word(match["word"]))
     mend = f"--keep-columns {column} takes all values"
     if wider is not None:
         mend = f"--keep-columns {column._replace(kind=wider)} takes more, {column} all values"
@@ -116,30 +116,30 @@ def _describe_keys(plan: RecordedPlan, relative: str) -> str:
     if file is None:
         return ""
     try:
-        keys = columns_of(file).first_keys()
+        keys = open_columns(file).read_first_keys()
     except (SentenceBeamError, OSError):
         return ""
     return "" if keys is None else f" (keys there: {ascii(', '.join(keys))[1:-1]})"
 
 
-def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
+def find_rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
     """Return a run and its reject files.
 
-    The run is `run`, as `named_run` takes it, else the last one that committed or that rejected
+    The run is `run`, as `find_named_run` takes it, else the last one that committed or that rejected
     rows ended. Raises OptionError if it does not exist.
     """
     current = read_manifest(root)
-    runs = sorted(runs_of(root), reverse=True)
+    runs = sorted(list_runs(root), reverse=True)
     if run is not None:
-        return _find_rejects(root, named_run(root, run, runs), current)
+        return _find_rejects(root, find_named_run(root, run, runs), current)
     for name in runs:
         listed = _read_list(root, name)
         if listed is not None:
             return name, listed
         if current is not None and current.run == name:
-            return name, reject_files(current)
+            return name, list_reject_files(current)
     if current is not None:  # its folder below runs/ was removed
-        return current.run, reject_files(current)
+        return current.run, list_reject_files(current)
     _refuse_missing(root, "")
 
 
@@ -152,7 +152,7 @@ def _find_rejects(root: str, run: str, current: Manifest | None) -> tuple[str, l
         current = read_manifest(root, run)
     if current is None:
         _refuse_missing(root, f" of a run {run}")
-    return run, reject_files(current)
+    return run, list_reject_files(current)
 
 
 def _refuse_missing(root: str, of_run: str) -> NoReturn:
@@ -171,10 +171,10 @@ def _read_list(root: str, run: str) -> list[str] | None:
     if stored is None:
         return None
     with refuse_damage(f"{path} is not the list that was written", "run embed again"):
-        return list(dataclass_of(_Listed, json.loads(stored[0])).rejects)
+        return list(read_dataclass(_Listed, json.loads(stored[0])).rejects)
 
 
-def reject_files(manifest: Manifest) -> list[str]:
+def list_reject_files(manifest: Manifest) -> list[str]:
     """Return the reject files of a snapshot."""
     rejects: list[str] = manifest.read_units("rejects").column(0).drop_null().to_pylist()
     return rejects

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix, hash_prefixes
-from sentence_beam.transforms.base.columns import lookup, rows_at
+from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix, get_hash_prefixes
+from sentence_beam.transforms.base.columns import look_up, take_rows_at
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.base.gather import places_of
+from sentence_beam.transforms.base.gather import list_places
 from sentence_beam.transforms.corpus import InputFile, UnitRows
 from sentence_beam.transforms.corpus.buckets import Bucket, parse_name
 from sentence_beam.transforms.corpus.groups import AnySpan, GroupSpan
@@ -22,12 +22,12 @@ from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.runs.run_result import has_committed
 from sentence_beam.transforms.store.shards.shard_columns import REUSED_COLUMNS
 from sentence_beam.transforms.store.shards.shard_reading import (
-    pooled_vectors,
+    compute_pooled_vectors,
     read_checked,
     read_shard,
 )
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
-from sentence_beam.transforms.store.tables.names import key_texts
+from sentence_beam.transforms.store.tables.names import format_keys
 
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
@@ -84,13 +84,13 @@ class LastSnapshot:
         """
         if self.manifest is None:
             return False
-        if any(old.path == unit.path for old in self.manifest.units_of(unit.unit)):
+        if any(old.path == unit.path for old in self.manifest.read_units_of(unit.unit)):
             return True
         if unit.run not in self._committed:
             self._committed[unit.run] = has_committed(self._root, unit.run)
         return self._committed[unit.run]
 
-    def of_files(self, files: Sequence[InputFile]) -> list[UnitRecord]:
+    def find_units_of_files(self, files: Sequence[InputFile]) -> list[UnitRecord]:
         """Return the earlier units of files, and those of files with the same bytes.
 
         At most `RENAMED` other names are looked up.
@@ -101,10 +101,10 @@ class LastSnapshot:
             {file.before[place]: None for file in files if file.before[place]} for place in (0, 1)
         )
         names = dict.fromkeys([*own, *list(twins)[:RENAMED]])
-        by_shard = {unit.path: unit for name in names for unit in self.manifest.units_of(name)}
+        by_shard = {unit.path: unit for name in names for unit in self.manifest.read_units_of(name)}
         return list(by_shard.values())
 
-    def of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
+    def find_units_of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """Return the units of a bucket, or of those that contain it or that it contains."""
         if self.manifest is None or self.manifest.buckets is None:
             return []
@@ -112,10 +112,10 @@ class LastSnapshot:
         return [
             unit
             for number in bucket.at(bits)
-            for unit in self.manifest.units_of(Bucket(bits, number).name)
+            for unit in self.manifest.read_units_of(Bucket(bits, number).name)
         ]
 
-    def of_unit(self, unit: UnitRows) -> "OldShards":
+    def open_shards_of(self, unit: UnitRows) -> "OldShards":
         """Return the shards that may have the texts of a unit.
 
         The last ones are kept: units of one file follow each other.
@@ -124,10 +124,10 @@ class LastSnapshot:
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             if bucket is not None:
-                units = self.of_bucket(bucket)
+                units = self.find_units_of_bucket(bucket)
             else:
                 files = (unit.file,) if unit.file else unit.sources
-                units = self.of_files(files)
+                units = self.find_units_of_files(files)
             self._last = (key, self.shards(units))
         return self._last[1]
 
@@ -137,7 +137,7 @@ class LastSnapshot:
         return OldShards(self._root, space, units, self.is_final)
 
 
-def with_before(
+def add_units_before(
     spans: Iterator[AnySpan], files: pa.Table, last: Manifest | None
 ) -> Iterator[AnySpan]:
     """Yield the spans of a plan's files, which know the names of their units in the last snapshot.
@@ -168,12 +168,12 @@ def _find_units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, 
     """
     read = files.filter(pc.invert(files.column("carried")))
     listed = last.filter(pc.not_equal(last.column("checksum"), ""))
-    own = lookup(read.column("path"), last.column("path"))
-    twins = lookup(read.column("checksum"), listed.column("checksum"))
+    own = look_up(read.column("path"), last.column("path"))
+    twins = look_up(read.column("checksum"), listed.column("checksum"))
     pairs = (
         _name_units(last, own).to_pylist(),
         _name_units(listed, twins).to_pylist(),
-        rows_at(listed, twins).column("path").to_pylist(),
+        take_rows_at(listed, twins).column("path").to_pylist(),
     )
     units = {}
     for path, mine, twin, named in zip(read.column("path").to_pylist(), *pairs, strict=True):
@@ -183,9 +183,9 @@ def _find_units_before(files: pa.Table, last: pa.Table) -> dict[str, tuple[str, 
 
 def _name_units(files: pa.Table, at: np.ndarray) -> pa.Array:
     """Return the beginnings of the names of the units of files at places; "" without units."""
-    some = rows_at(files, at)
+    some = take_rows_at(files, at)
     paths = pc.fill_null(some.column("path"), "")
-    own = pc.if_else(pc.greater(pc.fill_null(some.column("units"), 0), 0), key_texts(paths), "")
+    own = pc.if_else(pc.greater(pc.fill_null(some.column("units"), 0), 0), format_keys(paths), "")
     return pc.coalesce(some.column("group"), own)
 
 
@@ -231,7 +231,7 @@ class OldShards:
         if len(hashes) != self._units[number].rows:
             self._set_aside(number)
             hashes = hashes[:0]
-        keys, row = np.unique(hash_prefixes(hashes), return_index=True)
+        keys, row = np.unique(get_hash_prefixes(hashes), return_index=True)
         return keys, row.astype(np.int32)
 
     def _load(self, number: int) -> pa.Table:
@@ -257,7 +257,7 @@ class OldShards:
         if not self._units:
             return NOTHING
         wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
-        place, entry = self._find_candidates(hash_prefixes(wanted))
+        place, entry = self._find_candidates(get_hash_prefixes(wanted))
         parts: list[tuple[np.ndarray, Vectors]] = []
         while len(place):
             matches = np.bincount(self._shard[entry])
@@ -287,7 +287,7 @@ class OldShards:
         start = np.searchsorted(self._keys, keys, "left")
         stop = np.searchsorted(self._keys, keys, "right")
         count = stop - start
-        return np.repeat(np.arange(len(keys)), count), places_of(start, count)
+        return np.repeat(np.arange(len(keys)), count), list_places(start, count)
 
     def _take(
         self, number: int, rows: np.ndarray, hashes: np.ndarray
@@ -303,10 +303,10 @@ class OldShards:
             return None
         batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
         right = np.flatnonzero((as_hashes(batch.column("row_hash")) == hashes).all(axis=1))
-        return right, stored_vectors(batch, self._space, self._final).take(right)
+        return right, make_stored_vectors(batch, self._space, self._final).take(right)
 
 
-def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
+def make_stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
     """Return rows of a shard with `REUSED_COLUMNS`, with final or with pooled vectors."""
     truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
     tokens = batch.column("tokens").to_numpy()
@@ -317,7 +317,7 @@ def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
         if "pooled" in batch.schema.names:
             pooled = as_matrix(batch.column("pooled"))
     else:
-        embedding = pooled_vectors(batch, space.normalize)
+        embedding = compute_pooled_vectors(batch, space.normalize)
     return Vectors(
         embedding=embedding,
         norm=batch.column("norm").to_numpy(),

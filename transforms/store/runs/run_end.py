@@ -7,21 +7,27 @@ from typing import Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
-from sentence_beam.transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
+from sentence_beam.transforms.base.measures import (
+    Measures,
+    Stopwatch,
+    Summary,
+    find_limit,
+    summarise_figures,
+)
 from sentence_beam.transforms.calibration.moved import Moved
 from sentence_beam.transforms.store.index_entries import IndexEntry
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs import lease
 from sentence_beam.transforms.store.runs.changed_rows import Changes
-from sentence_beam.transforms.store.runs.commit import Run, commit, estimate_after
+from sentence_beam.transforms.store.runs.commit import Run, commit, update_estimate
 from sentence_beam.transforms.store.runs.recorded_plan import RecordedPlan, read_plan
 from sentence_beam.transforms.store.runs.run_result import (
     COMMITTED,
     Result,
     now,
+    parse_timestamp,
     record_result,
     remember_result,
-    timestamp,
 )
 from sentence_beam.transforms.store.runs.run_sums import Tally
 from sentence_beam.transforms.store.runs.settled_tables import Settled
@@ -50,7 +56,7 @@ def finish(
             plan = read_plan(run.root, run.id)
             message = commit(run, plan, outcome, index)
     except SentenceBeamError as error:
-        result = replace(failed(run, error), watch=answers)
+        result = replace(make_failed_result(run, error), watch=answers)
         with contextlib.suppress(storage.UnsyncedError):  # it has its name
             record_result(run.root, result)
     else:
@@ -58,7 +64,7 @@ def finish(
         result = replace(
             _describe_committed(run, plan, outcome.tally, message),
             measures=measures,
-            limit=limit_of(measures["embed"]),
+            limit=find_limit(measures["embed"]),
             index=index,
             duplicate_ids=duplicate_ids,
             watch=answers,
@@ -111,7 +117,7 @@ def _compute_budget(run: Run, plan: RecordedPlan, tally: Tally) -> dict[str, int
     """Return the budget of a run; the runs after it have its tokens as this one found them."""
     if plan.notes.budget is None:
         return None
-    share = estimate_after(run, plan, tally).share / run.estimate.share
+    share = update_estimate(run, plan, tally).share / run.estimate.share
     return plan.notes.budget.to_result(share)
 
 
@@ -120,13 +126,13 @@ def _collect_measures(
 ) -> Measures:
     planning = dict(plan.notes.measures)
     if plan.notes.written:
-        planned = 1000 * (timestamp(plan.notes.written) - timestamp(run.started))
-        planning |= summed([{"planned_ms": round(planned, 3)}])
+        planned = 1000 * (parse_timestamp(plan.notes.written) - parse_timestamp(run.started))
+        planning |= summarise_figures([{"planned_ms": round(planned, 3)}])
     return {
         "plan": planning,
         "embed": settled.measures,
         "index": index,
-        "commit": summed([watch.figures]),
+        "commit": summarise_figures([watch.figures]),
     }
 
 
@@ -136,7 +142,7 @@ def _describe_input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
     return counts | {name: value for name, value in sometimes.items() if value}
 
 
-def failed(run: Run, error: Exception) -> Result:
+def make_failed_result(run: Run, error: Exception) -> Result:
     """Return the result of a run that left the manifest alone."""
     exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
     return replace(_make_result(run, "failed", first_line(error)), exit_code=exit_code)
@@ -149,7 +155,7 @@ def _make_result(run: Run, status: str, message: str) -> Result:
         exit_code=0,
         message=message,
         finished=now(),
-        seconds=round(time.time() - timestamp(run.started), 3),
+        seconds=round(time.time() - parse_timestamp(run.started), 3),
         started=run.started,
         previous=run.previous,
         space=run.space.id,

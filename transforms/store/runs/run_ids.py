@@ -11,16 +11,16 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.store import layout
 
 
-def new_run(root: str | None = None) -> str:
+def make_run_id(root: str | None = None) -> str:
     """Return the id of a run that starts now.
 
     It is greater than the id of every run of the store `root`, if given.
     """
-    last = last_run(root) if root else None
-    return following(last, datetime.now(UTC))
+    last = find_last_run(root) if root else None
+    return make_following_id(last, datetime.now(UTC))
 
 
-def following(last: str | None, now: datetime) -> str:
+def make_following_id(last: str | None, now: datetime) -> str:
     """Return an id for a run that starts at `now`, or just after the run `last`, if later."""
     before = _parse_moment(last) if last else None
     if before is not None:
@@ -28,12 +28,12 @@ def following(last: str | None, now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%S}_{now.microsecond // 1000:03d}Z-{uuid.uuid4().hex[:6]}"
 
 
-def last_run(root: str) -> str | None:
+def find_last_run(root: str) -> str | None:
     """Return the greatest id among the runs of a store, failed ones included, or None."""
-    return max(runs_of(root), default=None)
+    return max(list_runs(root), default=None)
 
 
-def runs_of(root: str) -> set[str]:
+def list_runs(root: str) -> set[str]:
     """Return the runs of a store that have a folder, failed ones included."""
     folder = storage.join(root, layout.RUNS)
     paths = (
@@ -42,7 +42,7 @@ def runs_of(root: str) -> set[str]:
     return {run for run in {path.partition("/")[0] for path in paths} if _parse_moment(run)}
 
 
-def start_of(run: str) -> str:
+def parse_start(run: str) -> str:
     """The start that an id states, ISO 8601; empty for a name that is no run's id.
 
     >>> start_of("20261122T153748_123Z-fff87f")
@@ -56,6 +56,6 @@ def start_of(run: str) -> str:
 
 def _parse_moment(run: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(start_of(run))
+        return datetime.fromisoformat(parse_start(run))
     except ValueError:  # no id, or no date
         return None

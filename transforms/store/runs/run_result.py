@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
-from sentence_beam.transforms.base.json_entries import count, dataclass_of, record
+from sentence_beam.transforms.base.json_entries import count, read_dataclass, record
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.counts import PendingCounts
@@ -130,14 +130,14 @@ def remember_result(root: str, result: Result) -> None:
     HERE.append((root, result))
 
 
-def result_here(root: str, run: str) -> Result | None:
+def find_result_here(root: str, run: str) -> Result | None:
     """Return the result of a run whose last step ran in this process, recorded or not."""
     return next(
         (result for place, result in reversed(HERE) if (place, result.run) == (root, run)), None
     )
 
 
-def result_of_snapshot(manifest: Manifest, note: str) -> Result:
+def make_snapshot_result(manifest: Manifest, note: str) -> Result:
     """Return the result of a snapshot's run, as far as its manifest tells.
 
     Its message ends with `note`.
@@ -151,7 +151,7 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
         exit_code=0,
         message=f"{COMMITTED}; {note}",
         finished=manifest.finished,
-        seconds=round(timestamp(manifest.finished) - timestamp(manifest.started), 3),
+        seconds=round(parse_timestamp(manifest.finished) - parse_timestamp(manifest.started), 3),
         ledger=ledger,
         index=manifest.index,
         duplicate_ids=None,
@@ -167,12 +167,12 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
 def read_result(root: str, run: str) -> Result | None:
     """Return how a run ended; None if it has not, or the record is damaged."""
     try:
-        return checked_result(root, run)
+        return read_checked_result(root, run)
     except SentenceBeamError:
         return None
 
 
-def checked_result(root: str, run: str) -> Result | None:
+def read_checked_result(root: str, run: str) -> Result | None:
     """Return how a run ended; None if it has not.
 
     Raises SentenceBeamError if the record is damaged.
@@ -185,7 +185,7 @@ def checked_result(root: str, run: str) -> Result | None:
         f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"
     ):
         content = json.loads(stored[0])
-        result: Result = dataclass_of(Result, content)
+        result: Result = read_dataclass(Result, content)
         check_digest(content)
         return result
 
@@ -201,7 +201,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def timestamp(time: str) -> float:
+def parse_timestamp(time: str) -> float:
     """Return seconds since 1970 of a time that `now` wrote.
 
     >>> timestamp("1970-01-02T00:00:00.500Z")

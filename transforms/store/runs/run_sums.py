@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.columns import column, equals, numbers, total
+from sentence_beam.transforms.base.columns import find_equals, get_column, get_numbers, sum_column
 from sentence_beam.transforms.base.measures import OWN_FIGURES, Summary, summarise
 from sentence_beam.transforms.calibration.moved import add_sums
 from sentence_beam.transforms.store.ledger import Ledger
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
-from sentence_beam.transforms.store.tables.file_rows import written_rows
+from sentence_beam.transforms.store.tables.file_rows import count_written
 
 CUT_OFF = ("lost", "truncated")  # counts that snapshots keep, and of which the work is told too
 
@@ -70,14 +70,14 @@ class Sums:
     def add_units(self, units: pa.Table) -> None:
         """Add units of the snapshot, carried or made."""
         for name in KEPT_COUNTS:
-            self._kept[name] += total(units, name)
+            self._kept[name] += sum_column(units, name)
         self._kept["units"] += len(units)
-        self._kept["written"] += int(written_rows(units).sum())
+        self._kept["written"] += int(count_written(units).sum())
         documents = units.filter(units.column("documents").is_valid())
         self._has_pieces |= bool(len(documents))
-        self._kept["pieces"] += total(documents, "rows")
-        self.pieces_apart += np.sum(numbers(units, "pieces_sum"), dtype=np.uint64)
-        self.pieces_apart -= np.sum(numbers(units, "documents_sum"), dtype=np.uint64)
+        self._kept["pieces"] += sum_column(documents, "rows")
+        self.pieces_apart += np.sum(get_numbers(units, "pieces_sum"), dtype=np.uint64)
+        self.pieces_apart -= np.sum(get_numbers(units, "documents_sum"), dtype=np.uint64)
         shards = units.select(["form", "path"]).drop_null()
         for form in shards.column("form").unique().to_pylist():
             place = pc.index(shards.column("form"), form).as_py()
@@ -85,21 +85,21 @@ class Sums:
 
     def add_carried(self, units: pa.Table) -> None:
         """Count the rows of units that are carried over; `add_units` adds the rest."""
-        self._kept["carried"] += total(units, "rows")
+        self._kept["carried"] += sum_column(units, "rows")
 
     def add_made(self, made: pa.Table) -> None:
         """Add the work of units that were made; `add_units` adds the rest."""
         for name in (*WORK_COUNTS, *CUT_OFF):
-            self._work[name] += total(made, name)
-        is_own = equals(made.column("run"), pa.array([self._run] * len(made), pa.string()))
-        is_named = ~equals(made.column("run"), pa.array([""] * len(made), pa.string()))
+            self._work[name] += sum_column(made, name)
+        is_own = find_equals(made.column("run"), pa.array([self._run] * len(made), pa.string()))
+        is_named = ~find_equals(made.column("run"), pa.array([""] * len(made), pa.string()))
         self._own["made"] += len(made)
-        self._own["made_tokens"] += total(made, "tokens") - total(made, "lost")
-        self._own["rows"] += int(numbers(made, "rows")[is_own | ~is_named].sum())
-        self._own["tokens"] += int(numbers(made, "real")[is_own].sum())
+        self._own["made_tokens"] += sum_column(made, "tokens") - sum_column(made, "lost")
+        self._own["rows"] += int(get_numbers(made, "rows")[is_own | ~is_named].sum())
+        self._own["tokens"] += int(get_numbers(made, "real")[is_own].sum())
         others = made.column("run").filter(pa.array(is_named & ~is_own))
         self._resumed.update(others.to_pylist())
-        self._damaged.update(column(made, "damaged").flatten().to_pylist())
+        self._damaged.update(get_column(made, "damaged").flatten().to_pylist())
         self._devices.update(filter(None, made.column("device").unique().to_pylist()))
         moved = (tuple(sums) for sums in made.column("moved").to_pylist())
         self._moved = add_sums((self._moved, *moved))
@@ -108,13 +108,13 @@ class Sums:
     def _add_figures(self, made: pa.Table) -> None:
         figures = {}
         for name in OWN_FIGURES:
-            values = pc.fill_null(column(made, name), float("nan"))
+            values = pc.fill_null(get_column(made, name), float("nan"))
             figures[name] = np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
         is_measured = ~np.all(np.isnan([*figures.values()]), axis=0)
-        tokens = np.where(is_measured, numbers(made, "real"), np.nan)
-        figures["unit_rows"] = np.where(is_measured, numbers(made, "rows"), np.nan)
+        tokens = np.where(is_measured, get_numbers(made, "real"), np.nan)
+        figures["unit_rows"] = np.where(is_measured, get_numbers(made, "rows"), np.nan)
         figures["unit_tokens"] = tokens
-        figures["unit_bytes"] = np.where(is_measured, numbers(made, "bytes"), np.nan)
+        figures["unit_bytes"] = np.where(is_measured, get_numbers(made, "bytes"), np.nan)
         for name, timed in (("host_tokens_s", "tokenise_ms"), ("device_tokens_s", "forward_ms")):
             there = (figures[timed] > 0) & (tokens > 0)
             spent = np.where(there, figures[timed], np.nan)

@@ -13,11 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array
-from sentence_beam.transforms.base.columns import column, is_valid, lookup, numbers, rows_at, texts
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
+from sentence_beam.transforms.base.columns import (
+    get_column,
+    get_numbers,
+    is_valid,
+    look_up,
+    take_rows_at,
+    texts,
+)
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.base.measures import Summary
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
 from sentence_beam.transforms.store.ledger import (
     check_apart,
@@ -27,20 +34,24 @@ from sentence_beam.transforms.store.ledger import (
     check_planned,
     check_tiles,
 )
-from sentence_beam.transforms.store.runs.made_units import together
+from sentence_beam.transforms.store.runs.made_units import join_stretches
 from sentence_beam.transforms.store.runs.recorded_plan import ALL, RecordedPlan
 from sentence_beam.transforms.store.runs.run_sums import Sums, Tally
-from sentence_beam.transforms.store.tables.file_rows import count_units, with_counts
+from sentence_beam.transforms.store.tables.file_rows import count_units, set_counts
 from sentence_beam.transforms.store.tables.names import (
     KEY_DIGITS,
     STRETCHES,
     Owners,
-    buckets_in,
-    key_texts,
-    stretches_of,
+    find_stretches,
+    format_keys,
+    list_buckets,
 )
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, UNITS
-from sentence_beam.transforms.store.tables.table_parts import PartWriter, in_turns, may_have
+from sentence_beam.transforms.store.tables.table_parts import (
+    PartWriter,
+    read_in_turns,
+    select_parts,
+)
 
 ROWS_AT_ONCE = 100_000  # of `files`, to be cut into parts
 NOTHING = TableEntry()
@@ -88,7 +99,7 @@ class _Settling:
         self._owners = Owners(self._files.column("path"), self._files.column("group"))
         has_own_name = ~is_valid(self._files, "was")
         # the last place is that of units which no file of the plan has
-        self._stays = np.append(numbers(self._files, "carried") & has_own_name, False)
+        self._stays = np.append(get_numbers(self._files, "carried") & has_own_name, False)
         self._counts = {name: np.zeros(len(self._files), np.int64) for name in FILE_COUNTS}
         self._sums = Sums(run)
         self._writer = PartWriter(root, "units", self._last_units)
@@ -98,7 +109,7 @@ class _Settling:
         waiting = UNITS.empty_table()
         # if all buckets are made anew, no unit of the last snapshot stays
         old = NOTHING if self._buckets is not None and not self._replaces else self._last_units
-        for parts, rows in in_turns(self._root, old, UNITS.names):
+        for parts, rows in read_in_turns(self._root, old, UNITS.names):
             bound = None if parts[-1] is self._last_units.parts[-1] else parts[-1].last
             waiting, before = _split_at(bound, waiting, new)
             self._take_turn(parts, rows, before)
@@ -110,10 +121,10 @@ class _Settling:
 
     def _take_turn(self, parts: list[TablePart], rows: pa.Table, new: pa.Table) -> None:
         """Take some units of the last snapshot, those that are carried, and new ones among them."""
-        stays = self._find_staying(column(rows, "unit"))
+        stays = self._find_staying(get_column(rows, "unit"))
         if self._replaces:
             stays &= ~self._find_replaced(rows, new)
-        carried = rows.filter(mask_array(stays)) if not stays.all() else rows
+        carried = rows.filter(make_mask_array(stays)) if not stays.all() else rows
         carried = self._update_checksums(carried)
         self._sums.add_carried(carried)
         both = pa.concat_tables([carried, new]).sort_by("unit") if len(new) else carried
@@ -137,11 +148,11 @@ class _Settling:
 
         Raises LedgerError unless these have the same rows of the input.
         """
-        at = lookup(new.column("unit"), rows.column("unit"))
-        before = rows_at(rows, at)
+        at = look_up(new.column("unit"), rows.column("unit"))
+        before = take_rows_at(rows, at)
         is_same = at >= 0
         for name in ("start", "stop", "read"):
-            is_same &= numbers(new, name, -1) == numbers(before, name, -1)
+            is_same &= get_numbers(new, name, -1) == get_numbers(before, name, -1)
         check_planned(new, is_same)
         is_replaced = np.zeros(len(rows), bool)
         is_replaced[at] = True
@@ -153,16 +164,18 @@ class _Settling:
     @cached_property
     def _checksums(self) -> tuple[pa.Array, pa.Array]:
         """Units whose shards have another checksum in the listing than in their record, and it."""
-        pairs = column(self._files, "checksums").flatten()
+        pairs = get_column(self._files, "checksums").flatten()
         return pc.struct_field(pairs, [0]), pc.struct_field(pairs, [1])
 
     def _update_checksums(self, units: pa.Table) -> pa.Table:
         """Return units with the checksums of the listing; the same table if none differs."""
         names, checksums = self._checksums
-        at = lookup(units.column("unit"), names)
+        at = look_up(units.column("unit"), names)
         if not (at >= 0).any():
             return units
-        current = pc.coalesce(rows_at(pa.table({"new": checksums}), at)["new"], units["checksum"])
+        current = pc.coalesce(
+            take_rows_at(pa.table({"new": checksums}), at)["new"], units["checksum"]
+        )
         place = units.schema.get_field_index("checksum")
         return units.set_column(place, UNITS.field("checksum"), current)
 
@@ -171,9 +184,9 @@ class _Settling:
         has_spans = not self._replaces and self._buckets is None
         planned = _ByStretch(self._plan.spans, "name") if has_spans else None
         renamed = _ByStretch(self._rename_units(), "unit")
-        for first, after, here in together(made):
+        for first, after, here in join_stretches(made):
             if self._buckets is not None and not self._replaces:
-                buckets = buckets_in(first, after, self._buckets.bits)
+                buckets = list_buckets(first, after, self._buckets.bits)
                 check_buckets(self._buckets, buckets, here)
             elif planned is not None:
                 check_tiles(planned.rows(first, after), here, self._files.column("path"))
@@ -193,13 +206,13 @@ class _Settling:
         order = pc.sort_indices(was)
         files = files.take(order)
         owners = Owners(files.column("was"), pa.nulls(len(files), pa.string()))
-        keys = np.sort(np.array(key_texts(was).to_pylist()))
+        keys = np.sort(np.array(format_keys(was).to_pylist()))
         tables = [UNITS.empty_table()]
-        for _, rows in in_turns(self._root, may_have(self._last_units, keys), UNITS.names):
-            at = owners.of(column(rows, "unit"))
-            carried = self._update_checksums(rows.filter(mask_array(at >= 0)))
-            paths = column(files, "path").take(pa.array(at[at >= 0]))
-            tables.append(under_names(carried, paths))
+        for _, rows in read_in_turns(self._root, select_parts(self._last_units, keys), UNITS.names):
+            at = owners.of(get_column(rows, "unit"))
+            carried = self._update_checksums(rows.filter(make_mask_array(at >= 0)))
+            paths = get_column(files, "path").take(pa.array(at[at >= 0]))
+            tables.append(rename_units(carried, paths))
         return pa.concat_tables(tables).sort_by("unit")
 
     def _count(self, units: pa.Table) -> None:
@@ -222,11 +235,11 @@ class _Settling:
 
     def _check_carried_files(self) -> None:
         """Raise LedgerError unless carried files have the units and rows that the plan has."""
-        is_carried = numbers(self._files, "carried")
+        is_carried = get_numbers(self._files, "carried")
         # a run that replaces units may leave rows out
         names = ("units", "read") if self._replaces else FILE_COUNTS
         for name in names:
-            differs = is_carried & (self._counts[name] != numbers(self._files, name))
+            differs = is_carried & (self._counts[name] != get_numbers(self._files, name))
             if differs.any():
                 path = self._files.column("path")[int(np.argmax(differs))]
                 raise LedgerError(
@@ -237,7 +250,7 @@ class _Settling:
 
     def _write_files(self) -> TableEntry:
         """Write the table `files`, with the counts of the units."""
-        files = with_counts(self._files.select(FILES.names), self._counts)
+        files = set_counts(self._files.select(FILES.names), self._counts)
         writer = PartWriter(self._root, "files", self._last_files)
         for start in range(0, len(files), ROWS_AT_ONCE):
             writer.add(files.slice(start, ROWS_AT_ONCE))
@@ -249,7 +262,7 @@ class _ByStretch:
 
     def __init__(self, table: pa.Table, name: str):
         self._table = table
-        stretches = stretches_of(column(table, name))
+        stretches = find_stretches(get_column(table, name))
         self._starts = np.searchsorted(stretches, np.arange(STRETCHES + 1))
 
     def rows(self, first: int, after: int) -> pa.Table:
@@ -275,10 +288,10 @@ def _split_at(
         waiting = more
 
 
-def under_names(units: pa.Table, paths: pa.Array) -> pa.Table:
+def rename_units(units: pa.Table, paths: pa.Array) -> pa.Table:
     """Return units under the names that they have in other files; their shards keep theirs."""
     names = [
-        key_of(path) + name[KEY_DIGITS:]
+        make_key(path) + name[KEY_DIGITS:]
         for name, path in zip(units.column("unit").to_pylist(), paths.to_pylist(), strict=True)
     ]
     units = units.set_column(0, UNITS.field("unit"), texts(names))

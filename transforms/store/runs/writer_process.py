@@ -14,7 +14,7 @@ WHOLE_MACHINE = "pid:[4026531836]"
 DEAD = {"Z", "X"}  # states of a process that has ended and only waits to be counted
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Return the id of the machine's present boot, empty if Linux does not tell it."""
     return _read(PROC / "sys/kernel/random/boot_id").strip() if _is_linux() else sys.platform
 
@@ -46,7 +46,7 @@ def pid_namespace() -> str:
         return ""
 
 
-def start_of(pid: int) -> int | None:
+def read_start(pid: int) -> int | None:
     """Return the start of a process in clock ticks since the boot.
 
     Returns 0 if the start is unknown, None if the process does not exist.

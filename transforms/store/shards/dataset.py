@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 
-def dataset_of(manifest: Manifest) -> "ds.Dataset":
+def open_dataset(manifest: Manifest) -> "ds.Dataset":
     """Return a snapshot's shards as a dataset (columns: docs/store.md); empty without a shard.
 
     The checksum of each page that is read is compared. Of a remote store the first shard's footer
@@ -30,9 +30,9 @@ def dataset_of(manifest: Manifest) -> "ds.Dataset":
     if storage.is_local(manifest.root):
         with _refuse_footer(paths[0]):
             return ds.dataset(paths, format=kind)
-    from sentence_beam.transforms.store.shards.shard_files import shard_files
+    from sentence_beam.transforms.store.shards.shard_files import open_shard_files
 
-    files = shard_files(manifest)
+    files = open_shard_files(manifest)
     with _refuse_footer(paths[0]):
         schema = kind.make_fragment(paths[0], files).physical_schema
     return ds.FileSystemDataset.from_paths(paths, schema, kind, files)

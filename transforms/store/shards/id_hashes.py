@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.corpus.buckets import in_buckets
+from sentence_beam.transforms.corpus.buckets import split_by_bucket
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.shards.shard_reading import read_shard
 
@@ -31,17 +31,17 @@ def hash_ids(ids: pa.StringArray) -> np.ndarray:
     )
 
 
-def id_hashes(root: str, shard: str) -> np.ndarray:
+def read_id_hashes(root: str, shard: str) -> np.ndarray:
     """Return uint64 [n], the hashes of a shard's ids. `shard` is its path in the store."""
-    hashes = kept_hashes(root, shard)
+    hashes = read_kept_hashes(root, shard)
     if hashes is not None:
         return hashes
-    hashes = hashes_in(read_shard(storage.join(root, shard), ["id", "piece"]))
+    hashes = hash_ids_in(read_shard(storage.join(root, shard), ["id", "piece"]))
     keep_hashes(root, shard, hashes)
     return hashes
 
 
-def hashes_in(batches: Iterable[pa.RecordBatch]) -> np.ndarray:
+def hash_ids_in(batches: Iterable[pa.RecordBatch]) -> np.ndarray:
     """Return uint64 [n], the hashes of the ids of rows, or of documents that begin there."""
     parts = [hash_ids(select_first_pieces(batch).column("id")) for batch in batches]
     return np.concatenate([np.empty(0, np.uint64), *parts])
@@ -55,7 +55,7 @@ def keep_hashes(root: str, shard: str, hashes: np.ndarray) -> None:
         storage.ensure(path, MARK + xxh3_64_digest(data) + data)
 
 
-def kept_hashes(root: str, shard: str) -> np.ndarray | None:
+def read_kept_hashes(root: str, shard: str) -> np.ndarray | None:
     """Return the hashes of a shard's ids if the store has them, without reading the shard.
 
     Returns None if they are missing or were changed.
@@ -68,9 +68,9 @@ def kept_hashes(root: str, shard: str) -> np.ndarray | None:
     return np.frombuffer(stored[0], HASHES, offset=head).astype(np.uint64)
 
 
-def hashes_by_bucket(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, bytes]]:
+def pack_hashes(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, bytes]]:
     """Yield (bucket, its hashes as packed uint64) for some hashes of ids."""
-    for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
+    for number, places in split_by_bucket(hashes % np.uint64(buckets), buckets):
         yield number, hashes[places].tobytes()
 
 

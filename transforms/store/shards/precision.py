@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import values_of
+from sentence_beam.transforms.base.arrow_arrays import as_values
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.space import Space, canonical_json, sha256_text
 from sentence_beam.transforms.space.identity import SHORTEST
@@ -101,14 +101,14 @@ class Ranges:
         return {"low": self.low.tolist(), "high": self.high.tolist()}
 
 
-def code_width(precision: str, dim: int) -> int:
+def compute_code_width(precision: str, dim: int) -> int:
     """Return the codes of a vector of `dim` components: bits are packed by eights."""
     return -(-dim // 8) if precision in _BITS else dim
 
 
-def vector_bytes(precision: str, dim: int) -> int:
+def count_vector_bytes(precision: str, dim: int) -> int:
     """Return the bytes of a stored vector, with the floats that are kept beside codes."""
-    codes = np.dtype(CODES[precision]).itemsize * code_width(precision, dim)
+    codes = np.dtype(CODES[precision]).itemsize * compute_code_width(precision, dim)
     return codes if precision == "float32" else codes + 4 * dim
 
 
@@ -164,10 +164,10 @@ def dequantize(
     return np.clip(values.astype(np.float32), ranges.low, ranges.high)
 
 
-def embedding_type(space: Space) -> pa.DataType:
+def make_embedding_type(space: Space) -> pa.DataType:
     """Return the type of a shard's column `embedding`."""
     return pa.list_(
-        pa.from_numpy_dtype(CODES[space.precision]), code_width(space.precision, space.dim)
+        pa.from_numpy_dtype(CODES[space.precision]), compute_code_width(space.precision, space.dim)
     )
 
 
@@ -216,7 +216,7 @@ class Coding:
 
     def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """Return the vectors float32 [n, d] of a column, of length 1 if the space's are."""
-        codes = values_of(column)
+        codes = as_values(column)
         if self.is_exact:
             return codes
         vectors = dequantize(codes, self.space.precision, self.space.dim, self.ranges)
@@ -225,7 +225,7 @@ class Coding:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SHORTEST)
 
 
-def of_floats(space: Space) -> Space:
+def to_float_space(space: Space) -> Space:
     """Return the space of the vectors before they are stored in fewer bits."""
     return replace(space, precision="float32")
 
@@ -235,12 +235,12 @@ def needs_ranges(space: Space) -> bool:
     return space.precision in RANGED
 
 
-def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
+def select_fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
     """Return the manifest's entry of its ranges if they were fitted on this space's floats.
 
     Returns None otherwise.
     """
-    fits = entry and needs_ranges(space) and entry.space == of_floats(space).id
+    fits = entry and needs_ranges(space) and entry.space == to_float_space(space).id
     return entry if fits else None
 
 
@@ -248,10 +248,10 @@ def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
     """Write ranges into a store, once, and return the manifest's entry."""
     path = layout.ranges(ranges.digest)
     storage.ensure(storage.join(root, path), ranges.to_bytes())
-    return RangesEntry(path, ranges.digest, of_floats(space).id)
+    return RangesEntry(path, ranges.digest, to_float_space(space).id)
 
 
-def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
+def read_kept_ranges(root: str, entry: RangesEntry) -> Ranges:
     """Return the ranges that a manifest names.
 
     Raises SentenceBeamError naming the file if it is missing or changed.

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import table_of
+from sentence_beam.transforms.base.arrow_arrays import read_parquet_bytes
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.corpus import Rejected
-from sentence_beam.transforms.store.shards.shard_bytes import parquet_of
+from sentence_beam.transforms.store.shards.shard_bytes import make_parquet
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -22,29 +22,31 @@ REJECTS_SCHEMA = pa.schema(
 )
 
 
-def rejects_bytes(rejects: list[Rejected]) -> bytes:
+def pack_rejects(rejects: list[Rejected]) -> bytes:
     """Return the bytes of a unit's reject file, in the order of the rows' places."""
-    return parquet_of(rejects_table(sorted(rejects, key=lambda r: (r.file, r.row))))
+    return make_parquet(make_rejects_table(sorted(rejects, key=lambda r: (r.file, r.row))))
 
 
-def rejects_table(rejects: Iterable[Rejected]) -> pa.Table:
+def make_rejects_table(rejects: Iterable[Rejected]) -> pa.Table:
     """Return rejected rows as a table, as a reject file has them."""
     return pa.Table.from_pylist([vars(reject) for reject in rejects], schema=REJECTS_SCHEMA)
 
 
-def rejects_from_bytes(data: bytes) -> list[Rejected]:
+def parse_rejects(data: bytes) -> list[Rejected]:
     """Return the rejected rows of a reject file's bytes.
 
     Raises SentenceBeamError for bytes of another file.
     """
     with refuse_damage("not a reject file"):
-        return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
+        return [
+            Rejected(**row) for row in read_parquet_bytes(data).cast(REJECTS_SCHEMA).to_pylist()
+        ]
 
 
 def count_rejects(data: bytes) -> int | None:
     """Return the rows of a reject file, None for other bytes."""
     try:
-        return len(rejects_from_bytes(data))
+        return len(parse_rejects(data))
     except SentenceBeamError:
         return None
 
@@ -62,6 +64,6 @@ def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
             f"{path}: the reject file was changed after it was written (sha256 differs); see verify"
         )
     try:
-        return rejects_from_bytes(stored[0])
+        return parse_rejects(stored[0])
     except SentenceBeamError as error:
         raise SentenceBeamError(f"{path}: {error}; see verify") from error

@@ -11,34 +11,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sentence_beam.transforms.base.arrow_arrays import as_hashes, fixed_size, parquet_bytes
+from sentence_beam.transforms.base.arrow_arrays import (
+    as_hashes,
+    make_vector_column,
+    write_parquet_bytes,
+)
 from sentence_beam.transforms.corpus import UnitRows
-from sentence_beam.transforms.corpus.pieces import own_texts
+from sentence_beam.transforms.corpus.pieces import find_own_texts
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.entries import TEXT
 from sentence_beam.transforms.store.shards.precision import Coding, Ranges
 from sentence_beam.transforms.store.shards.shard_columns import (
     OPTIONAL_COLUMNS,
     PIECE_COLUMNS,
-    schema_of,
+    make_schema,
 )
-from sentence_beam.transforms.store.shards.unit_vectors import Vectors, pooled_of
+from sentence_beam.transforms.store.shards.unit_vectors import Vectors, compute_pooled
 
 ROW_GROUP_ROWS = 25_000
 # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
 PAGE_BYTES = 64 << 10
 
 
-def with_text(rows: UnitRows) -> UnitRows:
+def add_text(rows: UnitRows) -> UnitRows:
     """Return the rows with their texts as the first kept column; for pieces, their own text."""
-    text = pa.table({TEXT: pa.array(own_texts(rows), pa.string())})
+    text = pa.table({TEXT: pa.array(find_own_texts(rows), pa.string())})
     if rows.kept is not None:
         for field, column in zip(rows.kept.schema, rows.kept.columns, strict=True):
             text = text.append_column(field, column)
     return replace(rows, kept=text)
 
 
-def unit_digest(
+def compute_unit_digest(
     space: Space,
     rows: UnitRows,
     hashes: list[bytes],
@@ -52,7 +56,7 @@ def unit_digest(
     their old names. `ranges` are the bounds of an int8 or uint8 precision.
     """
     kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
-    schema = schema_of(space, kept, rows.pieces is not None)
+    schema = make_schema(space, kept, rows.pieces is not None)
     identity: list[object] = [space.id, str(schema)]
     if generation:
         identity.append(generation)
@@ -69,7 +73,7 @@ def unit_digest(
         digest.update(as_hashes(rows.pieces.column("doc_hash")).tobytes())
     if rows.kept is not None:
         for column in rows.kept.columns:
-            digest.update(repr(without_times(column).to_pylist()).encode())
+            digest.update(repr(cast_times(column).to_pylist()).encode())
     for line in _list_rejected(rows):
         digest.update(line.encode())
     return digest.hexdigest()[:16]
@@ -97,7 +101,7 @@ def _list_rejected(rows: UnitRows) -> list[str]:
     return [json.dumps([r.id, r.row, r.reason, r.excerpt]) for r in rows.rejects]
 
 
-def without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def cast_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return times as integers, also within lists and structs.
 
     Python's own times end with the year 9999 and with microseconds.
@@ -117,12 +121,12 @@ def _replace_times(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def shard_bytes(
+def make_shard_bytes(
     coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]
 ) -> bytes:
     """Return the bytes of a unit's shard; `counts` of how rows were made are metadata."""
     kept = rows.kept if rows.kept is not None else pa.table({})
-    schema = schema_of(coding.space, kept.schema, rows.pieces is not None)
+    schema = make_schema(coding.space, kept.schema, rows.pieces is not None)
     own = _collect_own_values(coding, rows, hashes, vectors)
     fields = list(schema)[: len(schema) - kept.num_columns]
     columns = [_as_column(own[field.name], field.type) for field in fields]
@@ -132,13 +136,13 @@ def shard_bytes(
             columns.append(own[name])
             schema = schema.append(pa.field(name, own[name].type))
     schema = schema.with_metadata(coding.metadata)
-    return table_bytes(pa.table(columns, schema=schema), counts)
+    return make_table_bytes(pa.table(columns, schema=schema), counts)
 
 
-def table_bytes(table: pa.Table, counts: dict[str, int]) -> bytes:
+def make_table_bytes(table: pa.Table, counts: dict[str, int]) -> bytes:
     """Return the bytes of a shard with all these columns; `counts` are metadata."""
     metadata = {**(table.schema.metadata or {}), b"counts": json.dumps(counts, sort_keys=True)}
-    return parquet_of(table.replace_schema_metadata(metadata), ("embedding", "pooled"))
+    return make_parquet(table.replace_schema_metadata(metadata), ("embedding", "pooled"))
 
 
 def _collect_own_values(
@@ -155,9 +159,9 @@ def _collect_own_values(
     }
     if rows.pieces is not None:
         values |= {name: rows.pieces.column(name) for name in PIECE_COLUMNS}
-    pooled = vectors.pooled if coding.is_exact else pooled_of(vectors, coding.space.normalize)
+    pooled = vectors.pooled if coding.is_exact else compute_pooled(vectors, coding.space.normalize)
     if pooled is not None:
-        values["pooled"] = fixed_size(pooled)
+        values["pooled"] = make_vector_column(pooled)
     return values
 
 
@@ -165,7 +169,7 @@ def _as_column(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     return values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, kind)
 
 
-def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
+def make_parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
     """Return a Parquet file: vectors plain, everything else compressed with zstd.
 
     Vectors do not compress, and every reader maps plain ones fast. Vectors of whole numbers are
@@ -177,7 +181,7 @@ def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
     whole = [
         name for name in vectors if pa.types.is_integer(table.schema.field(name).type.value_type)
     ]
-    return parquet_bytes(
+    return write_parquet_bytes(
         table,
         row_group_size=ROW_GROUP_ROWS,
         data_page_size=PAGE_BYTES,
@@ -192,5 +196,5 @@ def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
 @functools.lru_cache(64)
 def _find_leaves(schema: pa.Schema) -> list[str]:
     """Return the Parquet paths of all leaf columns, found by writing an empty table."""
-    leaves = pq.ParquetFile(pa.BufferReader(parquet_bytes(schema.empty_table()))).schema
+    leaves = pq.ParquetFile(pa.BufferReader(write_parquet_bytes(schema.empty_table()))).schema
     return [leaves.column(i).path for i in range(len(leaves))]

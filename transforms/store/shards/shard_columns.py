@@ -9,7 +9,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.corpus.pieces import PIECES
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.entries import TEXT, RememberedOptions
-from sentence_beam.transforms.store.shards.precision import embedding_type
+from sentence_beam.transforms.store.shards.precision import make_embedding_type
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ ADDED_COLUMNS = tuple(column.name for column in _ADDED if not column.is_of_piece
 ADDED_PIECE_COLUMNS = tuple(column.name for column in _ADDED if column.is_of_pieces)
 
 
-def hidden_columns(pieces: bool) -> frozenset[str]:
+def list_hidden_columns(pieces: bool) -> frozenset[str]:
     """Return the own columns that no hit of a search shows.
 
     `pieces` says whether rows are pieces of documents.
@@ -87,7 +87,7 @@ def hidden_columns(pieces: bool) -> frozenset[str]:
 def check_kept(options: RememberedOptions) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
-        if name in own_columns(()):
+        if name in list_own_columns(()):
             mend = "say --id-column id" if name == "id" else "rename it in the input"
             raise OptionError(
                 f"--keep-columns {name}: every shard has a column {name} of its own; {mend}"
@@ -105,21 +105,21 @@ def check_kept(options: RememberedOptions) -> None:
         )
 
 
-def own_columns(names: Sequence[str]) -> frozenset[str]:
+def list_own_columns(names: Sequence[str]) -> frozenset[str]:
     """Return the columns of a shard that are not kept ones."""
     return frozenset(column.name for column in OWN if column.is_reserved or PIECE in names)
 
 
-def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
+def make_schema(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
     """Return the schema of a store's shards, without file metadata.
 
     `pieces` says whether rows are pieces of documents.
     """
-    own = schema_of_own(embedding_type(space), pieces)
+    own = make_own_schema(make_embedding_type(space), pieces)
     return pa.schema([*own, *((field.name, field.type) for field in kept)])
 
 
-def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
+def make_own_schema(embedding: pa.DataType, pieces: bool) -> pa.Schema:
     """Return the own columns that every shard has, the vectors of a type, and those of pieces."""
     return pa.schema(
         (column.name, embedding if column.type is None else column.type)

@@ -30,7 +30,7 @@ def take_numbered(
     return take_rows(shard.full_path, rows, columns, shard.bytes)
 
 
-def shard_files(manifest: Manifest) -> fs.FileSystem:
+def open_shard_files(manifest: Manifest) -> fs.FileSystem:
     """Return a read-only filesystem with the shards of a snapshot, by their full paths."""
     return fs.PyFileSystem(_ShardFiles(manifest))
 
@@ -64,7 +64,7 @@ class _ShardFiles(fs.FileSystemHandler):
     def _find_size(self, path: str) -> int | None:
         """Return the bytes of a shard by its full path; None for other files."""
         root = storage.join(self._manifest.root, "")
-        number = self._manifest.shard_number(path.removeprefix(root))
+        number = self._manifest.find_shard_number(path.removeprefix(root))
         return None if number < 0 else self._manifest.shard(number).bytes
 
     def open_input_file(self, path: str) -> pa.NativeFile:

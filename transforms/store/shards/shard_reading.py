@@ -13,12 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import as_matrix, fixed_size, index_array
+from sentence_beam.transforms.base.arrow_arrays import (
+    as_matrix,
+    make_index_array,
+    make_vector_column,
+)
 from sentence_beam.transforms.base.errors import SentenceBeamError, first_line, refuse_damage
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS
 from sentence_beam.transforms.store.shards.precision import Coding
 from sentence_beam.transforms.store.shards.shard_bytes import ROW_GROUP_ROWS
-from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, schema_of_own
+from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, make_own_schema
 
 FETCHED_WHOLE = 16 << 20
 # Errors of parsing damaged bytes. The engine retries after errors of a remote storage's client.
@@ -117,7 +121,7 @@ def _check_types(schema: pa.Schema) -> None:
     embedding = schema.field("embedding").type
     if not pa.types.is_fixed_size_list(embedding):
         raise ValueError(f"its column embedding is {embedding}, not vectors")
-    for field in schema_of_own(embedding, "piece" in schema.names):
+    for field in make_own_schema(embedding, "piece" in schema.names):
         if field.name in schema.names and schema.field(field.name).type != field.type:
             raise ValueError(
                 f"its column {field.name} is {schema.field(field.name).type}, not {field.type}"
@@ -131,7 +135,7 @@ def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterat
     be read.
     """
     with open_shard(path, size, whole=True) as parquet:
-        decode = decoder(parquet.schema_arrow, path, columns)
+        decode = make_decoder(parquet.schema_arrow, path, columns)
         for group in range(parquet.num_row_groups):
             threads = storage.threads_may_read(path)
             for batch in parquet.iter_batches(
@@ -146,7 +150,7 @@ def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[p
     Row groups without such rows are not read.
     """
     with open_shard(path) as parquet:
-        decode = decoder(parquet.schema_arrow, path, columns)
+        decode = make_decoder(parquet.schema_arrow, path, columns)
         start = 0
         for group in range(parquet.num_row_groups):
             here = wanted[start : start + parquet.metadata.row_group(group).num_rows]
@@ -158,7 +162,9 @@ def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[p
                 yield decode(table.filter(pa.array(here)))
 
 
-def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTable], AnyTable]:
+def make_decoder(
+    schema: pa.Schema, path: str, columns: list[str]
+) -> Callable[[AnyTable], AnyTable]:
     """Return the function that decodes the column `embedding` of a shard's rows to float32."""
     kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
     # the latter is of another's making
@@ -171,7 +177,9 @@ def _decode(coding: Coding, rows: AnyTable) -> AnyTable:
     column = rows.column("embedding")
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return rows.set_column(
-        rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole))
+        rows.schema.get_field_index("embedding"),
+        "embedding",
+        make_vector_column(coding.decode(whole)),
     )
 
 
@@ -226,7 +234,7 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str], size: int | None 
     Only the row groups that hold them are read. `size` is that of the shard in bytes, if known.
     """
     with open_shard(path, size) as parquet:
-        decode = decoder(parquet.schema_arrow, path, columns)
+        decode = make_decoder(parquet.schema_arrow, path, columns)
         sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         group = np.searchsorted(starts, rows, side="right") - 1
@@ -236,10 +244,10 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str], size: int | None 
         )
         offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
         places = rows - starts[group] + offsets[np.searchsorted(wanted, group)]
-        return decode(table.take(index_array(places)))
+        return decode(table.take(make_index_array(places)))
 
 
-def pooled_columns(schema: pa.Schema) -> list[str]:
+def list_pooled_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of a shard that give its pooled vectors."""
     return ["pooled"] if "pooled" in schema.names else ["embedding", "norm"]
 
@@ -248,11 +256,11 @@ def is_narrow(path: str) -> bool:
     """Return whether a shard's pooled vectors come from a 16-bit column."""
     with open_shard(path) as parquet:
         schema = parquet.schema_arrow
-        return schema.field(pooled_columns(schema)[0]).type.value_type == pa.float16()
+        return schema.field(list_pooled_columns(schema)[0]).type.value_type == pa.float16()
 
 
-def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
-    """Return pooled vectors float32 [n, p] of a block that has `pooled_columns`.
+def compute_pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
+    """Return pooled vectors float32 [n, p] of a block that has `list_pooled_columns`.
 
     Without a column `pooled` they are the embeddings, times their `norm` if the space is
     `normalized`.
@@ -271,6 +279,6 @@ def read_pooled(
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
     """Yield (pooled vectors float32 [n, p], block with the other columns), in row order."""
     with open_shard(path) as parquet:
-        names = pooled_columns(parquet.schema_arrow)
+        names = list_pooled_columns(parquet.schema_arrow)
     for batch in read_shard(path, [*columns, *names]):
-        yield pooled_vectors(batch, normalized), batch
+        yield compute_pooled_vectors(batch, normalized), batch

@@ -11,7 +11,7 @@ from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.shards.shard_reading import open_shard
 
 
-def stored_types(last: Manifest, names: Iterable[str]) -> dict[str, pa.DataType]:
+def read_stored_types(last: Manifest, names: Iterable[str]) -> dict[str, pa.DataType]:
     """Return the Arrow types of those columns that the shards of a snapshot have, by name.
 
     A column without a value so far has no type yet.

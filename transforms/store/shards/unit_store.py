@@ -19,20 +19,20 @@ from sentence_beam.transforms.corpus import (
     blank_lines,
     forgotten_rows,
 )
-from sentence_beam.transforms.corpus.pieces import piece_sums
+from sentence_beam.transforms.corpus.pieces import sum_pieces
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout
-from sentence_beam.transforms.store.forms import shard_form
+from sentence_beam.transforms.store.forms import compute_shard_form
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.shards import shard_bytes, shard_reading
 from sentence_beam.transforms.store.shards.precision import Coding, Ranges
 from sentence_beam.transforms.store.shards.reject_files import (
     count_rejects,
+    pack_rejects,
+    parse_rejects,
     read_rejects,
-    rejects_bytes,
-    rejects_from_bytes,
 )
-from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, own_columns
+from sentence_beam.transforms.store.shards.shard_columns import PIECE_COLUMNS, list_own_columns
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
 
 
@@ -148,7 +148,7 @@ class UnitStore:
         if not rows.ids:
             return self._write_sidecar(unit, record)
         coding = Coding(self.space, self.ranges)
-        data = shard_bytes.shard_bytes(coding, rows, unit.hashes, vectors, counts_of(record))
+        data = shard_bytes.make_shard_bytes(coding, rows, unit.hashes, vectors, list_counts(record))
         return self._put_shard(unit, record, data)
 
     def rewrite(self, unit: PreparedUnit, table: pa.Table, lost: int) -> UnitRecord:
@@ -164,7 +164,9 @@ class UnitStore:
         record = self._begin_record(unit, counts, unit.rows.rejects, **tokens)
         if not len(table):
             return self._write_sidecar(unit, record)
-        return self._put_shard(unit, record, shard_bytes.table_bytes(table, counts_of(record)))
+        return self._put_shard(
+            unit, record, shard_bytes.make_table_bytes(table, list_counts(record))
+        )
 
     def _put_shard(self, unit: PreparedUnit, record: UnitRecord, data: bytes) -> UnitRecord:
         """Write shard and sidecar; a sound shard that stands under its name is taken instead."""
@@ -187,7 +189,7 @@ class UnitStore:
             path=None, unit=rows.name, file=rows.relative, range=(rows.start, rows.stop),
             rows=len(rows.ids), read=rows.documents + len(rejects), rejected=len(rejects),
             rejects=None, **tokens, bytes=0, sha256=None, worker=_name_worker(), **vars(counts),
-            documents=None if rows.pieces is None else rows.documents, **sums_of(rows.pieces),
+            documents=None if rows.pieces is None else rows.documents, **make_piece_sums(rows.pieces),
             **_count_expected(rows), run=self._run, form=self._compute_form(unit),
         )  # fmt: skip
         return self._put_rejects(unit, record, rejects) if rejects else record
@@ -195,7 +197,9 @@ class UnitStore:
     def _compute_form(self, unit: PreparedUnit) -> str | None:
         kept = unit.rows.kept.schema if unit.rows.kept is not None else None
         ranges = self.ranges.digest if self.ranges else None
-        return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
+        return (
+            compute_shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
+        )
 
     def _locate(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """Return the record of a unit whose shard has these bytes, with its checksum."""
@@ -208,7 +212,7 @@ class UnitStore:
         self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]
     ) -> UnitRecord:
         """Return the record with a reject file of these rows, which is written if needed."""
-        data = rejects_bytes(rejects)
+        data = pack_rejects(rejects)
         path = storage.join(self.root, unit.rejects)
         if not self._put(unit.rejects, data):
             stored = self._storage.read_versioned(path)
@@ -273,7 +277,7 @@ class UnitStore:
         record = UnitRecord(
             path=None, unit=rows.name, file=rows.relative, range=(rows.start, rows.stop),
             rejects=None, bytes=0, sha256=None, worker=_name_worker(), **info.counts,
-            **sums_of(info.pieces), **_count_expected(rows),
+            **make_piece_sums(info.pieces), **_count_expected(rows),
         )  # fmt: skip
         record = replace(self._locate(record, unit, stored[0]), form=self._compute_form(unit))
         if record.rejected:
@@ -299,7 +303,7 @@ class UnitStore:
 def _has_same_rows(data: bytes, other: bytes) -> bool:
     """Return whether two reject files have the same rows; versions of Arrow write other bytes."""
     try:
-        return data == other or rejects_from_bytes(data) == rejects_from_bytes(other)
+        return data == other or parse_rejects(data) == parse_rejects(other)
     except SentenceBeamError:
         return False
 
@@ -324,17 +328,17 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
     )
 
 
-def counts_of(record: UnitRecord) -> dict[str, int]:
+def list_counts(record: UnitRecord) -> dict[str, int]:
     """Return the counts of a record that its shard has in its metadata."""
     documents = {} if record.documents is None else {"documents": record.documents}
     return {name: getattr(record, name) for name in COUNTED} | documents
 
 
-def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
+def make_piece_sums(pieces: pa.Table | None) -> dict[str, Any]:
     """Return the sums of a unit's pieces, as its record has them."""
     if pieces is None:
         return {}
-    there, wanted = piece_sums(pieces)
+    there, wanted = sum_pieces(pieces)
     return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
 
 
@@ -365,16 +369,16 @@ def read_written(
     rejects = []
     if unit.rejects:
         rejects = read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
-    prepared = prepared_of(unit, table, rejects, store, generation)
+    prepared = prepare_unit(unit, table, rejects, store, generation)
     (batch,) = table.to_batches()
     return prepared, batch
 
 
-def prepared_of(
+def prepare_unit(
     unit: UnitRecord, table: pa.Table, rejects: list[Rejected], store: UnitStore, generation: int
 ) -> PreparedUnit:
     """Return a unit, prepared to be written with these rows of a shard and these rejects."""
-    own = own_columns(table.column_names)
+    own = list_own_columns(table.column_names)
     kept_names = [name for name in table.column_names if name not in own]
     pieces = table.select(PIECE_COLUMNS) if "piece" in table.column_names else None
     file = InputFile("", unit.file, "", "", 0, "", "") if unit.file else None
@@ -391,5 +395,5 @@ def prepared_of(
         pieces=pieces,
     )
     hashes = table.column("row_hash").to_pylist()
-    digest = shard_bytes.unit_digest(store.space, rows, hashes, generation, store.ranges)
+    digest = shard_bytes.compute_unit_digest(store.space, rows, hashes, generation, store.ranges)
     return PreparedUnit(rows, hashes, digest)

@@ -47,7 +47,7 @@ class Vectors:
         )
 
 
-def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
+def compute_pooled(vectors: Vectors, normalized: bool) -> np.ndarray:
     """Return pooled vectors float32 [n, p] of final ones, which were `normalized` or not."""
     if vectors.pooled is not None:
         return vectors.pooled

@@ -11,7 +11,7 @@ from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, first_line
 from sentence_beam.transforms.index.metric_vectors import as_vectors
 from sentence_beam.transforms.space import Space
-from sentence_beam.transforms.store.shards.shard_reading import OF_BYTES, decoder
+from sentence_beam.transforms.store.shards.shard_reading import OF_BYTES, make_decoder
 
 COLUMN = "embedding"
 
@@ -65,7 +65,7 @@ def _read_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.n
     columns = [name for name in ("id", COLUMN) if name in columns_there]
     table = parquet.read(columns, use_threads=False)
     if written is not None:
-        table = decoder(schema, path, columns)(table)
+        table = make_decoder(schema, path, columns)(table)
     names = table.column("id").cast(pa.string()).to_pylist() if "id" in columns else []
     return [str(name) for name in names], _to_matrix(table.column(COLUMN))
 

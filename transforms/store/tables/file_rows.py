@@ -12,24 +12,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import index_array
+from sentence_beam.transforms.base.arrow_arrays import make_index_array
 from sentence_beam.transforms.base.columns import (
-    column,
-    equals,
+    as_numbers,
+    as_whole,
+    find_equals,
+    get_column,
+    get_numbers,
     is_valid,
-    lookup,
-    nth_of_equals,
-    numbers,
-    numbers_of,
-    places,
-    rows_at,
+    look_up,
+    make_places,
+    rank_equals,
+    replace_column,
     sum_by_place,
+    take_rows_at,
     texts,
-    whole,
-    with_column,
 )
 from sentence_beam.transforms.corpus.formats.registry import FORMATS
-from sentence_beam.transforms.corpus.path_values import some_values
+from sentence_beam.transforms.corpus.path_values import choose_values
 from sentence_beam.transforms.store.tables.names import Owners
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES
 
@@ -38,7 +38,7 @@ MARKED = [*PLACED, "format", "size", "checksum"]  # the columns of marks of cont
 COMPRESSED = r"(?i)(?P<suffix>\.(?:gz|zst|bz2|xz))$"  # names, as `files.split_compression` has them
 
 
-def full_path(row: dict[str, Any]) -> str:
+def get_full_path(row: dict[str, Any]) -> str:
     """Return where the file of a row of `files` is, or was."""
     if row["source"] is not None:
         source: str = row["source"]
@@ -46,17 +46,17 @@ def full_path(row: dict[str, Any]) -> str:
     return f"{row['folder'] or ''}{row['path']}"
 
 
-def place_of(source: str, path: str) -> dict[str, str | None]:
+def split_place(source: str, path: str) -> dict[str, str | None]:
     """Return the columns `folder` and `source` of a file with this full path."""
     if source.endswith(path):
         return {"folder": source.removesuffix(path), "source": None}
     return {"folder": None, "source": source}
 
 
-def written_rows(units: pa.Table) -> np.ndarray:
+def count_written(units: pa.Table) -> np.ndarray:
     """Return the input rows that each unit has written, int64 [n]: its documents, else its rows."""
     return np.where(
-        is_valid(units, "documents"), numbers(units, "documents"), numbers(units, "rows")
+        is_valid(units, "documents"), get_numbers(units, "documents"), get_numbers(units, "rows")
     )
 
 
@@ -64,16 +64,16 @@ def count_units(owners: Owners, files: int, units: pa.Table) -> dict[str, np.nda
     """Return the counts (`FILE_COUNTS`) that units give to each of so many files, int64 [files]."""
     if not len(units):
         return {name: np.zeros(files, np.int64) for name in FILE_COUNTS}
-    at = owners.of(column(units, "unit"))
+    at = owners.of(get_column(units, "unit"))
     return {
         "units": sum_by_place(at, files),
-        "rows": sum_by_place(at, files, numbers(units, "rows")),
-        "read": sum_by_place(at, files, numbers(units, "read")),
-        "written": sum_by_place(at, files, written_rows(units)),
+        "rows": sum_by_place(at, files, get_numbers(units, "rows")),
+        "read": sum_by_place(at, files, get_numbers(units, "read")),
+        "written": sum_by_place(at, files, count_written(units)),
     }
 
 
-def with_counts(files: pa.Table, counts: Mapping[str, np.ndarray]) -> pa.Table:
+def set_counts(files: pa.Table, counts: Mapping[str, np.ndarray]) -> pa.Table:
     """Return files with other counts."""
     for name, values in counts.items():
         place = files.schema.get_field_index(name)
@@ -81,42 +81,42 @@ def with_counts(files: pa.Table, counts: Mapping[str, np.ndarray]) -> pa.Table:
     return files
 
 
-def full_paths(files: pa.Table) -> pa.Array:
+def list_full_paths(files: pa.Table) -> pa.Array:
     """Return where files are, or were."""
     joined = pc.binary_join_element_wise(
         pc.fill_null(files.column("folder"), ""), files.column("path"), ""
     )
-    return whole(pc.coalesce(files.column("source"), joined))
+    return as_whole(pc.coalesce(files.column("source"), joined))
 
 
-def compressions(files: pa.Table) -> pa.Array:
+def find_compressions(files: pa.Table) -> pa.Array:
     """Return the suffix by which each file is compressed, or ""."""
     endings = pc.extract_regex(files.column("path"), COMPRESSED)
-    suffix = pc.fill_null(pc.utf8_lower(pc.struct_field(whole(endings), [0])), "")
+    suffix = pc.fill_null(pc.utf8_lower(pc.struct_field(as_whole(endings), [0])), "")
     packed = [name for name, format in FORMATS.items() if format.is_packed]
     is_packed = pc.is_in(files.column("format"), value_set=pa.array(packed, pa.string()))
-    return pc.if_else(whole(is_packed), "", suffix)
+    return pc.if_else(as_whole(is_packed), "", suffix)
 
 
-def content_marks(files: pa.Table, names: Sequence[str] = ()) -> pa.Array:
+def make_content_marks(files: pa.Table, names: Sequence[str] = ()) -> pa.Array:
     """Return marks that are equal for files with the same rows.
 
     `names` are columns that the run may take from a file's path.
     """
     parts = [
         files.column("format"),
-        compressions(files),
+        find_compressions(files),
         files.column("size").cast(pa.string()),
         files.column("checksum"),
     ]
     if names:
-        parts.append(path_marks(files, names))
-    return whole(pc.binary_join_element_wise(*parts, " "))
+        parts.append(make_path_marks(files, names))
+    return as_whole(pc.binary_join_element_wise(*parts, " "))
 
 
-def path_marks(files: pa.Table, names: Sequence[str]) -> pa.Array:
+def make_path_marks(files: pa.Table, names: Sequence[str]) -> pa.Array:
     """Return marks that are equal for files with the same values of columns in their paths."""
-    return texts([repr(some_values(path, names)) for path in full_paths(files).to_pylist()])
+    return texts([repr(choose_values(path, names)) for path in list_full_paths(files).to_pylist()])
 
 
 @dataclass(frozen=True)
@@ -132,26 +132,26 @@ class Compared:
 def compare(listed: pa.Table, last: pa.Table, names: Sequence[str] = ()) -> Compared:
     """Compare files by name: the same have the same version, else the same content.
 
-    `checksum` of a listed file is "" until somebody has read it. `names` as for `content_marks`.
+    `checksum` of a listed file is "" until somebody has read it. `names` as for `make_content_marks`.
     """
-    at = lookup(listed.column("path"), last.column("path"))
-    before = rows_at(last.select([*PLACED, "version"]), at)
-    is_same = equals(listed.column("version"), before.column("version"))
+    at = look_up(listed.column("path"), last.column("path"))
+    before = take_rows_at(last.select([*PLACED, "version"]), at)
+    is_same = find_equals(listed.column("version"), before.column("version"))
     if names and is_same.any():
-        before = with_column(before, "path", pc.fill_null(before.column("path"), ""))
-        is_same &= equals(path_marks(listed, names), path_marks(before, names))
-    is_read = numbers_of(pc.not_equal(listed.column("checksum"), ""))
+        before = replace_column(before, "path", pc.fill_null(before.column("path"), ""))
+        is_same &= find_equals(make_path_marks(listed, names), make_path_marks(before, names))
+    is_read = as_numbers(pc.not_equal(listed.column("checksum"), ""))
     other = np.flatnonzero(~is_same & (at >= 0) & is_read)
     if len(other):
         marks = [
-            content_marks(rows_at(table.select(MARKED), places), names)
+            make_content_marks(take_rows_at(table.select(MARKED), places), names)
             for table, places in ((listed, other), (last, at[other]))
         ]
-        is_same[other] = equals(*marks)
+        is_same[other] = find_equals(*marks)
     return Compared(at, is_same)
 
 
-def same_bytes(
+def match_bytes(
     listed: pa.Table,
     wanted: np.ndarray,
     last: pa.Table,
@@ -169,39 +169,41 @@ def same_bytes(
     if not len(want) or not len(give):
         return places
     marks = [
-        content_marks(rows_at(table.select(MARKED), at), names)
+        make_content_marks(take_rows_at(table.select(MARKED), at), names)
         for table, at in ((listed, want), (last, give))
     ]
     codes = pa.concat_arrays(marks).unique()
-    of_want, of_give = (lookup(mark, codes) for mark in marks)
+    of_want, of_give = (look_up(mark, codes) for mark in marks)
     most = len(want) + len(give)  # more than there are equal ones
-    numbered = [index_array(code * most + nth_of_equals(code)) for code in (of_want, of_give)]
-    place = lookup(*numbered)
+    numbered = [make_index_array(code * most + rank_equals(code)) for code in (of_want, of_give)]
+    place = look_up(*numbered)
     places[want[place >= 0]] = give[place[place >= 0]]
     return places
 
 
-def moved_files(listed: pa.Table, last: pa.Table) -> np.ndarray:
+def find_moved_files(listed: pa.Table, last: pa.Table) -> np.ndarray:
     """Return the place in the last snapshot of each file with another name now, int64 [n]; else -1.
 
     Such files have the same full path, or equal bytes.
     """
-    is_new = (lookup(listed.column("path"), last.column("path")) < 0) & (
-        numbers(listed, "size") > 0
+    is_new = (look_up(listed.column("path"), last.column("path")) < 0) & (
+        get_numbers(listed, "size") > 0
     )
-    is_gone = (lookup(last.column("path"), listed.column("path")) < 0) & (numbers(last, "size") > 0)
+    is_gone = (look_up(last.column("path"), listed.column("path")) < 0) & (
+        get_numbers(last, "size") > 0
+    )
     places = np.full(len(listed), -1)
     new = np.flatnonzero(is_new)
     gone = np.flatnonzero(is_gone)
     if not len(new) or not len(gone):
         return places
-    place = lookup(
-        full_paths(rows_at(listed.select(PLACED), new)),
-        full_paths(rows_at(last.select(PLACED), gone)),
+    place = look_up(
+        list_full_paths(take_rows_at(listed.select(PLACED), new)),
+        list_full_paths(take_rows_at(last.select(PLACED), gone)),
     )
     places[new[place >= 0]] = gone[place[place >= 0]]
     is_gone[places[places >= 0]] = False
-    by_bytes = same_bytes(listed, is_new & (places < 0), last, is_gone)
+    by_bytes = match_bytes(listed, is_new & (places < 0), last, is_gone)
     return np.where(places < 0, by_bytes, places)
 
 
@@ -220,28 +222,28 @@ def must_make_way(own: np.ndarray, shards_of: np.ndarray, is_carried: np.ndarray
         moving |= more
 
 
-def rows_of_files_gone(last: pa.Table, is_there: np.ndarray) -> int:
+def count_rows_of_files_gone(last: pa.Table, is_there: np.ndarray) -> int:
     """Return the rows of files that left; `is_there` bool [n] says which did not.
 
     Rows of a group count if all its files left.
     """
     groups = last.column("group")
-    group = lookup(groups, groups.unique().drop_null())
+    group = look_up(groups, groups.unique().drop_null())
     is_held = np.zeros(int(group.max(initial=-1)) + 2, bool)
     is_held[group[is_there]] = True
     is_held[-1] = False  # of files in no group
-    return int(numbers(last, "written")[~is_there & ~is_held[group]].sum())
+    return int(get_numbers(last, "written")[~is_there & ~is_held[group]].sum())
 
 
-def groups_as_before(groups: pa.Array, compared: Compared, last: pa.Table) -> np.ndarray:
+def compare_groups(groups: pa.Array, compared: Compared, last: pa.Table) -> np.ndarray:
     """Return for each file whether its group has the same files as before, all unchanged; bool [n].
 
     `groups` has the name of each file's group now; null without one.
     """
-    before = whole(last.column("group")).take(places(compared.at))
-    is_same = compared.is_same & equals(groups, before)
+    before = as_whole(last.column("group")).take(make_places(compared.at))
+    is_same = compared.is_same & find_equals(groups, before)
     names = groups.unique().drop_null()
-    now = lookup(groups, names)
-    had = lookup(last.column("group"), names)
+    now = look_up(groups, names)
+    had = look_up(last.column("group"), names)
     counts = [sum_by_place(at, len(names)) for at in (now, had, np.where(is_same, now, -1))]
     return np.append((counts[0] == counts[1]) & (counts[0] == counts[2]), False)[now]

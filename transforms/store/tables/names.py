@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import mask_of, string_array
-from sentence_beam.transforms.base.columns import lookup, nth_of_equals, numbers_of, whole
+from sentence_beam.transforms.base.arrow_arrays import as_mask, make_string_array
+from sentence_beam.transforms.base.columns import as_numbers, as_whole, look_up, rank_equals
 
 AFTER = "\x7f"  # comes after every character of a unit's name
 STRETCHES = 64  # parts of the units of a run, so that no process gets all of them at once
@@ -19,7 +19,7 @@ _HEX[[ord(digit) for digit in "0123456789abcdef-"]] = [*range(16), _DASH]
 _BUCKET = r"^(?P<bits>\d{1,2})-(?P<bucket>[0-9a-f]{1,8})(?:\.(?P<piece>\d+))?$"
 
 
-def file_keys(paths: pa.ChunkedArray | pa.Array) -> np.ndarray:
+def hash_files(paths: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """Return the keys of files as numbers, uint64 [n]."""
     keys = np.empty(len(paths), np.uint64)
     for start in range(0, len(paths), ROWS_AT_ONCE):  # an object of Python takes 0.2 kB
@@ -29,17 +29,17 @@ def file_keys(paths: pa.ChunkedArray | pa.Array) -> np.ndarray:
     return keys
 
 
-def key_texts(paths: pa.ChunkedArray | pa.Array) -> pa.StringArray:
+def format_keys(paths: pa.ChunkedArray | pa.Array) -> pa.StringArray:
     """Return the keys of files as the names of their units have them."""
-    keys = file_keys(paths)
-    texts = [string_array([])]
+    keys = hash_files(paths)
+    texts = [make_string_array([])]
     for start in range(0, len(keys), ROWS_AT_ONCE):
         some = keys[start : start + ROWS_AT_ONCE].tolist()
-        texts.append(string_array([f"{key:0{KEY_DIGITS}x}" for key in some]))
+        texts.append(make_string_array([f"{key:0{KEY_DIGITS}x}" for key in some]))
     return pa.concat_arrays(texts)
 
 
-def unit_keys(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+def parse_unit_keys(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
     """Return the key of the file in the name of each unit, and whether it has one.
 
     uint64 [n] and bool [n]: groups and buckets are of no single file.
@@ -54,20 +54,20 @@ def unit_keys(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
     return octets.view(">u8")[:, 0].astype(np.uint64), is_own
 
 
-def spans_of(names: pa.StringArray) -> pa.StringArray:
+def get_spans(names: pa.StringArray) -> pa.StringArray:
     """Return the names of the spans of units: their names up to the dot."""
     if not pc.any(pc.match_substring(names, "."), min_count=0).as_py():
         return names
     return pc.replace_substring_regex(names, r"\..*", "")
 
 
-def bucket_numbers(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def parse_buckets(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the bits, bucket and piece of units, int64 [n] each.
 
     The bits are -1 for a unit that is no bucket, the piece is -1 for a whole bucket.
     """
     parts = pc.extract_regex(names, _BUCKET)
-    places = np.flatnonzero(mask_of(parts.is_valid()))
+    places = np.flatnonzero(as_mask(parts.is_valid()))
     parts = parts.take(pa.array(places))
     bits, bucket, piece = (np.full(len(names), none, np.int64) for none in (-1, 0, -1))
     bits[places] = [int(text) for text in parts.field(0).to_pylist()]
@@ -76,7 +76,7 @@ def bucket_numbers(names: pa.StringArray) -> tuple[np.ndarray, np.ndarray, np.nd
     return bits, bucket, piece
 
 
-def stretches_of(names: pa.StringArray) -> np.ndarray:
+def find_stretches(names: pa.StringArray) -> np.ndarray:
     """Return the stretch of each unit or span, int64 [n], in the order of their names.
 
     Buckets go by their number, because the names of all begin alike; others by two letters.
@@ -89,21 +89,21 @@ def stretches_of(names: pa.StringArray) -> np.ndarray:
     """
     if not len(names):
         return np.empty(0, np.int64)
-    bits, bucket, _ = bucket_numbers(names)
+    bits, bucket, _ = parse_buckets(names)
     heads = pc.utf8_slice_codeunits(names, 0, 2).dictionary_encode()
     of_head = [
         int(head.rstrip("-").ljust(2, "0"), 16) >> 2 for head in heads.dictionary.to_pylist()
     ]
-    by_head = np.array(of_head, np.int64)[numbers_of(heads.indices)]
+    by_head = np.array(of_head, np.int64)[as_numbers(heads.indices)]
     return np.where(bits < 0, by_head, bucket * STRETCHES >> np.maximum(bits, 0))
 
 
-def stretch_of(unit: str) -> int:
+def find_stretch(unit: str) -> int:
     """Return the stretch of one unit."""
-    return int(stretches_of(string_array([unit]))[0])
+    return int(find_stretches(make_string_array([unit]))[0])
 
 
-def buckets_in(first: int, after: int, bits: int) -> range:
+def list_buckets(first: int, after: int, bits: int) -> range:
     """Return the numbers of those of 2**`bits` buckets in stretches from `first` to before `after`.
 
     >>> buckets_in(0, 1, 1), buckets_in(32, 33, 1), buckets_in(33, 34, 1), buckets_in(63, 64, 7)
@@ -117,15 +117,15 @@ class Owners:
 
     def __init__(self, paths: pa.ChunkedArray | pa.Array, groups: pa.ChunkedArray | pa.Array):
         """Take the paths of files, sorted, and the groups that have their rows (null: none)."""
-        groups = whole(groups)
-        is_grouped = numbers_of(groups.is_valid())
-        keys = file_keys(paths)
+        groups = as_whole(groups)
+        is_grouped = as_numbers(groups.is_valid())
+        keys = hash_files(paths)
         alone = np.flatnonzero(~is_grouped)
         self._places = alone[np.argsort(keys[alone])]
         self._keys = keys[self._places]
         there = np.flatnonzero(is_grouped)
         named = groups.filter(groups.is_valid())
-        is_first = nth_of_equals(lookup(named, named)) == 0
+        is_first = rank_equals(look_up(named, named)) == 0
         self._first = there[is_first]
         self._groups = groups.take(pa.array(self._first, pa.int64()))
 
@@ -134,12 +134,12 @@ class Owners:
 
         For a unit of a group it is the first of its files; -1 if no file has the unit.
         """
-        key, has_key = unit_keys(names)
+        key, has_key = parse_unit_keys(names)
         at = np.searchsorted(self._keys, key)
         has_key &= np.append(self._keys, np.uint64(0))[at] == key
         has_key &= at < len(self._keys)
         owners = np.where(has_key, np.append(self._places, -1)[at], -1)
         if len(self._groups):
-            group = lookup(spans_of(names), self._groups)
+            group = look_up(get_spans(names), self._groups)
             owners = np.where(group >= 0, self._first[group], owners)
         return owners

@@ -75,7 +75,7 @@ _SAME = (*KEPT_COUNTS, "documents", "path", "bytes", "checksum", "rejects", "for
 _WORK = (*WORK_COUNTS, "run", "device", "damaged", "moved")
 
 
-def values_of(record: UnitRecord) -> tuple[Any, ...]:
+def list_values(record: UnitRecord) -> tuple[Any, ...]:
     """Return the values of a record in the order of `MADE`."""
     start, stop = record.range
     values: dict[str, Any] = {name: getattr(record, name) for name in (*_SAME, *_WORK)}
@@ -87,7 +87,7 @@ def values_of(record: UnitRecord) -> tuple[Any, ...]:
     )
 
 
-def rows_table(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+def make_table(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """Return rows, each the values in the order of the schema, as a table."""
     tables = [schema.empty_table()]
     waiting = iter(rows)
@@ -100,17 +100,17 @@ def rows_table(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def units_table(records: Iterable[UnitRecord]) -> pa.Table:
+def make_units_table(records: Iterable[UnitRecord]) -> pa.Table:
     """Return the rows of `units` of records, sorted by name."""
-    return rows_table(map(values_of, records), MADE).select(UNITS.names).sort_by("unit")
+    return make_table(map(list_values, records), MADE).select(UNITS.names).sort_by("unit")
 
 
-def records_of(units: pa.Table) -> list[UnitRecord]:
+def make_records(units: pa.Table) -> list[UnitRecord]:
     """Return the records of rows of `units` or of `made`."""
-    return [record_of(row) for row in units.to_pylist()]
+    return [make_record(row) for row in units.to_pylist()]
 
 
-def record_of(row: dict[str, Any]) -> UnitRecord:
+def make_record(row: dict[str, Any]) -> UnitRecord:
     """Return the record of a row of `units` or of `made`, as `Table.to_pylist` gives it."""
     values = {name: row[name] for name in _SAME}
     values |= {name: row[name] for name in _WORK if name in row}

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_intdigest
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.arrow_arrays import empty_table, table_of
-from sentence_beam.transforms.base.columns import column
+from sentence_beam.transforms.base.arrow_arrays import make_empty_table, read_parquet_bytes
+from sentence_beam.transforms.base.columns import get_column
 from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
-from sentence_beam.transforms.store.tables.names import AFTER, spans_of
+from sentence_beam.transforms.store.tables.names import AFTER, get_spans
 from sentence_beam.transforms.store.tables.table_columns import FILES, KEYS, UNITS
 
 # A part that a worker reads to find one file is some 200 kB; a folder of 1 % of 20,000 files
@@ -69,7 +69,7 @@ def _parse_rows(data: bytes, columns: Sequence[str] | None) -> pa.Table:
     """Return some columns of a part's bytes, with the types of its table."""
     kind = "units" if "unit" in pq.read_schema(pa.BufferReader(data)).names else "files"
     wanted = _select_schema(kind, columns)
-    rows = table_of(data, columns).select(wanted.names).cast(wanted)
+    rows = read_parquet_bytes(data, columns).select(wanted.names).cast(wanted)
     if kind == "units":
         _check_paths(rows)
     return rows
@@ -91,7 +91,7 @@ def _check_paths(units: pa.Table) -> None:
                 raise ValueError(f"{wrong[:80]!r} is no path of this store's {kind}")
 
 
-def in_turns(
+def read_in_turns(
     root: str, table: TableEntry, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[list[TablePart], pa.Table]]:
     """Yield parts that follow each other, some ROWS_IN_A_TURN rows together, and these rows."""
@@ -126,22 +126,24 @@ def read_table(
 ) -> pa.Table:
     """Read some columns (None: all) of all rows of `files` or `units`, in order of their keys."""
     wanted = _select_schema(kind, columns)
-    turns = in_turns(root, table, wanted.names)
+    turns = read_in_turns(root, table, wanted.names)
     # one chunk a turn: those of parts would be hundreds, and one of all needs them twice in memory
-    return pa.concat_tables([empty_table(wanted), *(rows.combine_chunks() for _, rows in turns)])
+    return pa.concat_tables(
+        [make_empty_table(wanted), *(rows.combine_chunks() for _, rows in turns)]
+    )
 
 
-def units_named(root: str, units: TableEntry, name: str) -> pa.Table:
+def read_named_units(root: str, units: TableEntry, name: str) -> pa.Table:
     """Return the units with this name, or whose names continue it with `-` or `.`.
 
     Of the parts only those are read that can have them.
     """
     some = [part for part in units.parts if part.first < name + AFTER and name <= part.last]
-    tables_of_parts = [_filter_named(units_in(root, part), name) for part in some]
-    return pa.concat_tables([empty_table(UNITS), *tables_of_parts])
+    tables_of_parts = [_filter_named(read_units_in(root, part), name) for part in some]
+    return pa.concat_tables([make_empty_table(UNITS), *tables_of_parts])
 
 
-def units_in(root: str, part: TablePart) -> pa.Table:
+def read_units_in(root: str, part: TablePart) -> pa.Table:
     """Return the units of a part. Raises SentenceBeamError as `read_part` does."""
     return read_part(root, part, UNITS.names)
 
@@ -155,7 +157,7 @@ def _filter_named(units: pa.Table, name: str) -> pa.Table:
     return units.filter(is_named)
 
 
-def may_have(units: TableEntry, keys: np.ndarray) -> TableEntry:
+def select_parts(units: TableEntry, keys: np.ndarray) -> TableEntry:
     """Return the table with those parts that can have a unit of files with these keys.
 
     `keys` are 16 hex digits each, sorted.
@@ -187,7 +189,7 @@ class PartWriter:
         self._known = {part.sha256 for part in last.parts}
         self._parts: list[TablePart] = []
         # rows since the last cut, and the part of the last snapshot that has exactly these
-        self._open = empty_table(SCHEMAS[kind])
+        self._open = make_empty_table(SCHEMAS[kind])
         self._open_part: TablePart | None = None
         self.written = 0
 
@@ -226,7 +228,7 @@ class PartWriter:
 
         The units of a span stay together.
         """
-        keys = spans_of(column(rows, self._key)).cast(pa.binary()).to_pylist()
+        keys = get_spans(get_column(rows, self._key)).cast(pa.binary()).to_pylist()
         hashes = np.fromiter(map(xxh3_64_intdigest, keys), np.uint64, len(keys))
         begins = np.flatnonzero(hashes % np.uint64(ROWS_IN_A_PART) == 0).tolist()
         return [0, *(at for at in begins if at and keys[at] != keys[at - 1])]
@@ -240,7 +242,7 @@ class PartWriter:
         self._open_part = None
 
     def _write(self, rows: pa.Table) -> None:
-        data = part_bytes(rows)
+        data = make_part_bytes(rows)
         sha256 = hashlib.sha256(data).hexdigest()
         keys = rows.column(self._key)
         path = layout.part(sha256)
@@ -252,7 +254,7 @@ class PartWriter:
         )
 
 
-def part_bytes(rows: pa.Table) -> bytes:
+def make_part_bytes(rows: pa.Table) -> bytes:
     """Return rows as the bytes of a part: one row group of Parquet, with page checksums."""
     sink = io.BytesIO()
     with pq.ParquetWriter(

@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import mask_array
-from sentence_beam.transforms.base.columns import column, lookup, nth_of_equals, sum_by_place
+from sentence_beam.transforms.base.arrow_arrays import make_mask_array
+from sentence_beam.transforms.base.columns import get_column, look_up, rank_equals, sum_by_place
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.tables.table_parts import read_table
 
 
-def differing_parts(root: str, old: TableEntry, new: TableEntry) -> tuple[pa.Table, pa.Table]:
+def find_differing_parts(root: str, old: TableEntry, new: TableEntry) -> tuple[pa.Table, pa.Table]:
     """Return the units with a shard of which the other table has no copy, of each table.
 
     Shards are compared by sha256; of equal ones these are as many as the other table lacks. Parts
@@ -19,18 +19,18 @@ def differing_parts(root: str, old: TableEntry, new: TableEntry) -> tuple[pa.Tab
         TableEntry.from_parts(part for part in side.parts if part.sha256 not in both)
         for side in (old, new)
     ]
-    return differing(*(read_table(root, "units", side) for side in other))
+    return find_differing(*(read_table(root, "units", side) for side in other))
 
 
-def differing(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
+def find_differing(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the units with a shard of which the other side has no copy, of each side."""
     sides = [side.filter(side.column("path").is_valid()) for side in (old, new)]
-    digests = [column(side, "sha256") for side in sides]
+    digests = [get_column(side, "sha256") for side in sides]
     codes = pa.concat_arrays(digests).unique()
-    at = [lookup(digest, codes) for digest in digests]
+    at = [look_up(digest, codes) for digest in digests]
     counts = [sum_by_place(places, len(codes)) for places in at]
     first, second = (
-        side.filter(mask_array(nth_of_equals(places) >= others[places]))
+        side.filter(make_mask_array(rank_equals(places) >= others[places]))
         for side, places, others in zip(sides, at, reversed(counts), strict=True)
     )
     return first, second

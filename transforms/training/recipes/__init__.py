@@ -5,11 +5,11 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent
 
 
-def names() -> list[str]:
+def list_recipes() -> list[str]:
     """Return the names of the recipes."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def path_of(name: str) -> Path:
+def find_recipe(name: str) -> Path:
     """Return the file of a recipe."""
     return _FOLDER / f"{name}.toml"

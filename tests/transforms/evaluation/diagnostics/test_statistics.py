@@ -38,9 +38,9 @@ from sentence_beam.transforms.evaluation.diagnostics.vector_figures import (
 )
 from sentence_beam.transforms.evaluation.diagnostics.word_figures import (
     WordCounts,
-    bins,
-    nearest,
-    weights_of,
+    bin_tokens,
+    find_nearest,
+    weigh_tokens,
     word_figures,
 )
 from sentence_beam.transforms.pooling import TokenStates, TokenStatistics
@@ -186,7 +186,7 @@ def test_the_sample_is_that_of_the_smallest_keys_and_holds_no_more_than_it_needs
 def test_nearest_words(seed: int, k: int) -> None:
     matrix = np.random.default_rng(seed).normal(size=(30, 6)).astype(np.float32)
     among, chosen = np.arange(2, 30), np.array([5, 2, 29])
-    distances, products = nearest(matrix, chosen, among, k)
+    distances, products = find_nearest(matrix, chosen, among, k)
     for row, token in enumerate(chosen):
         others = np.setdiff1d(among, [token])
         apart = cdist(matrix[[token]].astype(float), matrix[others].astype(float))[0]
@@ -256,7 +256,7 @@ def test_words_by_frequency_and_their_weights() -> None:
     counts[10:260] = np.arange(250, 0, -1)
     counts[3] = 999
     words = WordCounts.from_statistics(TokenStatistics("token-counts", "t", 9, counts), "table")
-    assert [(low, high, len(found)) for low, high, found in bins(counts, np.array([3]))] == [
+    assert [(low, high, len(found)) for low, high, found in bin_tokens(counts, np.array([3]))] == [
         (0, 100, 100),
         (100, 250, 150),
     ]
@@ -268,7 +268,7 @@ def test_words_by_frequency_and_their_weights() -> None:
     texts = [np.array([1, 2, 1]), np.array([2])]
     found = WordCounts.count_texts(texts, 4)
     assert found.counts.tolist() == [0, 2, 2, 0]
-    assert weights_of(texts, found).tolist() == [2, 0, 2, 0]
+    assert weigh_tokens(texts, found).tolist() == [2, 0, 2, 0]
 
 
 @PLAIN

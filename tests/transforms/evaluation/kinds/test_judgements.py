@@ -12,7 +12,7 @@ from sentence_beam.transforms.evaluation.kinds.judgements import (
     KEEP,
     Judgements,
     check_finite,
-    evidence_of,
+    collect_evidence,
 )
 
 pytest.importorskip("ir_measures", reason="the extra evaluate is not installed")
@@ -57,7 +57,7 @@ def test_queries_are_measured_alone_and_one_without_an_answer_counts_zero() -> N
     assert measures["mrr@10"] == pytest.approx([1, 0, 0.5])
     assert measures["recall@100"] == pytest.approx([1, 0, 0.5])
     assert queries.unanswered == ["q1"]
-    scores = evidence_of([measures, queries.measured([["b"], ["b"], ["a", "b"]])])
+    scores = collect_evidence([measures, queries.measured([["b"], ["b"], ["a", "b"]])])
     assert scores["mrr@10"].scores()[ALL] == pytest.approx([0.5, 1 / 3])
 
 

@@ -12,7 +12,7 @@ from helpers import fake_storage
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.steps.embed import crash_guard
-from sentence_beam.transforms.steps.embed.crash_guard import Death, Tell, death_of, marked
+from sentence_beam.transforms.steps.embed.crash_guard import Death, Tell, find_death, mark_work
 from sentence_beam.transforms.storage.local import LocalStorage
 
 
@@ -39,30 +39,30 @@ def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
     "by", [signal.SIGSEGV, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
 )
 def test_the_step_that_a_process_died_of(by: signal.Signals) -> None:
-    assert death_of(partial(steps, 1, int(by))) == Death("step 1", by.name)
+    assert find_death(partial(steps, 1, int(by))) == Death("step 1", by.name)
 
 
 @pytest.mark.usefixtures("_forked")
 def test_work_that_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    assert death_of(partial(steps, None, 0)) is None
-    assert death_of(failing) is None
+    assert find_death(partial(steps, None, 0)) is None
+    assert find_death(failing) is None
     assert "an error that is none" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("_forked")
 def test_only_work_that_was_begun_twice_before_is_done_alone(tmp_path: Path) -> None:
     work = partial(steps, 2, int(signal.SIGSEGV))
-    with marked(str(tmp_path), "run", "element", work):
+    with mark_work(str(tmp_path), "run", "element", work):
         assert len(list((tmp_path / "runs" / "run").iterdir())) == 1
     assert not list((tmp_path / "runs" / "run").iterdir())
 
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), marked(str(tmp_path), "run", "element", work):
+        with pytest.raises(ZeroDivisionError), mark_work(str(tmp_path), "run", "element", work):
             _ = 1 / 0  # the worker is lost on the way
     with pytest.raises(SentenceBeamError, match=r"step 2: the worker died of it \(SIGSEGV\)"):
-        with marked(str(tmp_path), "run", "element", work):
+        with mark_work(str(tmp_path), "run", "element", work):
             pytest.fail("it would die again")
-    with marked(str(tmp_path), "run", "element", partial(steps, None, 0)):
+    with mark_work(str(tmp_path), "run", "element", partial(steps, None, 0)):
         pass
     assert not list((tmp_path / "runs" / "run").iterdir())
 
@@ -91,8 +91,8 @@ def check_that_a_mark_is_found(root: str) -> None:
     """Work that was begun twice and never ended is done alone the third time."""
     work = partial(steps, 2, int(signal.SIGSEGV))
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), marked(root, "run", "element", work):
+        with pytest.raises(ZeroDivisionError), mark_work(root, "run", "element", work):
             _ = 1 / 0  # the worker is lost on the way
     with pytest.raises(SentenceBeamError, match="step 2: the worker died of it"):
-        with marked(root, "run", "element", work):
+        with mark_work(root, "run", "element", work):
             pytest.fail("it would die again")

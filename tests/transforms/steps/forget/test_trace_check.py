@@ -12,7 +12,7 @@ from helpers.snapshots import night, numbered
 from helpers.watching import BY_ID
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.steps.forget.trace_check import forgotten_traces, unlisted
+from sentence_beam.transforms.steps.forget.trace_check import find_forgotten_traces, find_unlisted
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.index_entries import IndexRequest
 
@@ -36,9 +36,9 @@ def traces_by_kind(run: Run, folder: Path) -> set[str]:
     store = nights.root
     shutil.copytree(store, folder / "copy")
     forget(run, store, person[3][0], person[0][0]).ok()
-    assert forgotten_traces(read(store)) == []
+    assert find_forgotten_traces(read(store)) == []
     shutil.copytree(folder / "copy", store, ignore=keep_current, dirs_exist_ok=True)
-    found = forgotten_traces(read(store))
+    found = find_forgotten_traces(read(store))
     kinds = {layout.kind(line.partition(" has ")[0].removeprefix(f"{store}/")) for line in found}
     return {kind for kind in kinds if kind is not None}
 
@@ -66,7 +66,7 @@ def test_lists_of_changed_rows_stray_hashes_and_files_that_cannot_be_read(
     stray.write_bytes(b"")
     damaged = root / f"rejects/{'0' * 16}-0-{'0' * 16}.parquet"
     damaged.write_bytes(b"")
-    assert sorted(forgotten_traces(read(root))) == sorted(
+    assert sorted(find_forgotten_traces(read(root))) == sorted(
         [
             f"{changes} has the id of an erased row",
             f"{stray} has hashes of ids of a shard that is gone",
@@ -79,7 +79,7 @@ def test_a_store_without_erased_rows_and_foreign_files(tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 5), id_column="id")
     with pytest.raises(OptionError, match="no row of .* was erased"):
-        forgotten_traces(read(Path(root)))
-    assert unlisted(root) == []
+        find_forgotten_traces(read(Path(root)))
+    assert find_unlisted(root) == []
     (tmp_path / "store" / "embeddings" / "mine.parquet").write_bytes(b"")
-    assert unlisted(root) == [f"{root}/embeddings/mine.parquet"]
+    assert find_unlisted(root) == [f"{root}/embeddings/mine.parquet"]

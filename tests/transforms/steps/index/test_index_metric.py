@@ -13,7 +13,7 @@ from helpers import nights as helper
 from helpers.nights import DIM, Nights
 
 from sentence_beam.transforms.beam import IndexRequest
-from sentence_beam.transforms.index.metric_vectors import prepared
+from sentence_beam.transforms.index.metric_vectors import prepare_vectors
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest
@@ -132,6 +132,6 @@ def test_over_rows_of_length_1_cosine_is_the_inner_product(tmp_path: Path) -> No
 
 def test_only_rows_of_another_length_are_scaled() -> None:
     rows: Any = np.array([[3, 4], [0.6, 0.8], [0, 0]], np.float32)
-    assert np.allclose(prepared(rows, "cosine"), [[0.6, 0.8], [0.6, 0.8], [0, 0]])
-    assert prepared(rows, "cosine")[1].tobytes() == rows[1].tobytes()
-    assert prepared(rows, "ip") is rows
+    assert np.allclose(prepare_vectors(rows, "cosine"), [[0.6, 0.8], [0.6, 0.8], [0, 0]])
+    assert prepare_vectors(rows, "cosine")[1].tobytes() == rows[1].tobytes()
+    assert prepare_vectors(rows, "ip") is rows

@@ -26,14 +26,14 @@ from sentence_beam.transforms.steps.index import index_build, index_training
 from sentence_beam.transforms.steps.index import index_folder as index_files
 from sentence_beam.transforms.steps.index import training_sample as index_sample
 from sentence_beam.transforms.steps.index.decisions import RequestedIndex, choose_work
-from sentence_beam.transforms.steps.index.kind_choice import least_ram
+from sentence_beam.transforms.steps.index.kind_choice import find_least_ram
 from sentence_beam.transforms.steps.index.training_sample import (
     CellWork,
     SamplePart,
     TrainingItem,
-    cells_of,
-    groups_of,
     sample,
+    select_cells,
+    select_groups,
 )
 from sentence_beam.transforms.store.verification import faults
 
@@ -103,9 +103,9 @@ def test_copies_of_a_row_take_no_lists(tmp_path: Path) -> None:
     groups = sampled(Nights(tmp_path / "store"), copies)
     works = list(index_training.divide(groups))
     found = list(index_training.allot([index_training.assign(work) for work in works]))
-    rows = sum(len(index_training.rows_of_cell(cell, 0)[0]) for cell in cells_of(found))
-    assert sum(cell.last - cell.first for cell in cells_of(found)) == 16
-    assert rows < sum(sum(group.parts) for group in groups_of(groups)) / 2
+    rows = sum(len(index_training.read_rows_of_cell(cell, 0)[0]) for cell in select_cells(found))
+    assert sum(cell.last - cell.first for cell in select_cells(found)) == 16
+    assert rows < sum(sum(group.parts) for group in select_groups(groups)) / 2
 
 
 def test_rows_with_fewer_texts_than_lists_are_indexed(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_no_element_has_more_than_its_share_of_the_work(
 
     monkeypatch.setattr(cells, "kmeans", counted)
     groups = sampled(Nights(tmp_path / "store"), FILES, IndexRequest("IVF64,Flat"))
-    rows = sum(sum(group.parts) for group in groups_of(groups))
+    rows = sum(sum(group.parts) for group in select_groups(groups))
     train_steps(groups)
     assert sum(distances) < 2 * rows * 64**0.5
     assert max(distances) < rows * 64 / 8
@@ -145,10 +145,12 @@ def test_no_element_has_more_than_its_share_of_the_work(
 def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "ONE_LEVEL", 64)
     nights, rng = Nights(tmp_path / "store"), np.random.default_rng(1)
-    (group,) = groups_of(sampled(nights, {"x": FILES["x"][:100]}))
+    (group,) = select_groups(sampled(nights, {"x": FILES["x"][:100]}))
     folder, dim = group.job.folder, group.job.plan.dim
     index_sample.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
-    monkeypatch.setattr(index_training, "known_parts", lambda folder: [SamplePart("big", 200_000)])
+    monkeypatch.setattr(
+        index_training, "read_known_parts", lambda folder: [SamplePart("big", 200_000)]
+    )
     monkeypatch.setattr(index_sample, "PIECE_BYTES", 1 << 20)
     tracemalloc.start()
     index_training.cluster(TrainingItem(cell=CellWork(group.job, 0, 0, 4)))
@@ -221,15 +223,15 @@ def test_every_step_asks_for_the_memory_that_is_named(tmp_path: Path) -> None:
 def test_the_memory_that_a_large_index_needs_is_asked_for(
     index: str, rows: int, ram: str | None
 ) -> None:
-    assert least_ram(IndexRequest(index), rows, 384) == ram
-    assert least_ram(IndexRequest(index), rows, 384, "1 GB") == ram or "1 GB"
-    assert least_ram(IndexRequest(index), rows, 384, "2TiB") == "2TiB"
+    assert find_least_ram(IndexRequest(index), rows, 384) == ram
+    assert find_least_ram(IndexRequest(index), rows, 384, "1 GB") == ram or "1 GB"
+    assert find_least_ram(IndexRequest(index), rows, 384, "2TiB") == "2TiB"
 
 
 def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "store")
-    groups = groups_of(sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat")))
-    parts = index_sample.parts_of(groups)
+    groups = select_groups(sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat")))
+    parts = index_sample.list_parts(groups)
     rows = index_sample.read_rows(
         groups[0].job.folder, [(part.name, 0, part.rows) for part in parts], 16
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.base.pairing import paired
+from sentence_beam.transforms.base.pairing import pair_rows
 from sentence_beam.transforms.steps.index import matching
 
 rows = st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), max_size=12)  # (text, id)
@@ -42,7 +42,7 @@ def came(items: list[tuple[int, str]]) -> pa.Table:
 def test_as_many_rows_of_a_text_are_matched_as_can_be_and_by_id_where_it_is_the_same(
     old: list[tuple[int, str]], new: list[tuple[int, str]]
 ) -> None:
-    a, b = paired(went(old), came(new), by="row_hash", first="id")
+    a, b = pair_rows(went(old), came(new), by="row_hash", first="id")
     assert len(set(a.tolist())) == len(set(b.tolist())) == len(a) == len(b)
     assert all(old[i][0] == new[j][0] for i, j in zip(a, b, strict=True))
     texts = Counter(t for t, _ in old) & Counter(t for t, _ in new)
@@ -54,7 +54,7 @@ def test_as_many_rows_of_a_text_are_matched_as_can_be_and_by_id_where_it_is_the_
 @pytest.mark.parametrize("buckets", [1, 2, 7])
 def test_buckets_hold_all_rows_of_a_text_and_can_be_read_apart(buckets: int) -> None:
     table = came([(i % 50, f"{i}") for i in range(200)])
-    cut = matching.by_bucket(table, buckets)
+    cut = matching.cut_by_bucket(table, buckets)
     data = matching.to_bytes(cut)
     asked: list[int] = []
 

@@ -78,7 +78,9 @@ def test_groups_and_keepers_are_those_of_brute_force(
 def test_a_store_without_lists_of_its_own_gets_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_vectors, "automatic_index", lambda *_: IndexSpec.parse("IVF8,Flat"))
+    monkeypatch.setattr(
+        store_vectors, "choose_automatic_index", lambda *_: IndexSpec.parse("IVF8,Flat")
+    )
     nights = Nights(tmp_path / "s")
     nights.commit_without_index(rows(300))
     found = near_duplicates.deduplicate(Selection(nights.manifest), THRESHOLD, tmp_path)
@@ -87,7 +89,7 @@ def test_a_store_without_lists_of_its_own_gets_some(
 
 
 def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
-    found = row_groups.by_number(Selection(manifest), 8, tmp_path)
+    found = row_groups.group_by_number(Selection(manifest), 8, tmp_path)
     clusters, table = found.clusters.to_pydict(), found.rows.to_pydict()
     ids, vectors = stored(manifest)
     centres = np.array(clusters["centroid"])
@@ -110,7 +112,7 @@ def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
 def test_as_many_clusters_as_rows_and_no_more(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "s")
     nights.commit_without_index({"f0": [(str(j), f"{'abcd'[j]} {j}") for j in range(4)]})
-    assert row_groups.by_number(Selection(nights.manifest), 4, tmp_path).rows[
+    assert row_groups.group_by_number(Selection(nights.manifest), 4, tmp_path).rows[
         "label"
     ].to_pylist() == [
         0,
@@ -118,11 +120,11 @@ def test_as_many_clusters_as_rows_and_no_more(tmp_path: Path) -> None:
         2,
         3,
     ]
-    assert row_groups.by_number(Selection(nights.manifest), 1, tmp_path).clusters[
+    assert row_groups.group_by_number(Selection(nights.manifest), 1, tmp_path).clusters[
         "size"
     ].to_pylist() == [4]
     with pytest.raises(OptionError, match="--clusters 5: there are 4 rows"):
-        row_groups.by_number(Selection(nights.manifest), 5, tmp_path)
+        row_groups.group_by_number(Selection(nights.manifest), 5, tmp_path)
 
 
 def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +133,9 @@ def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     names = [f"{topic} {j}" for topic in "abc" for j in range(4)]
     nights.commit_without_index({"f0": [(name, name) for name in names]})
     vectors = np.array([vector_of(name, DIM) for name in names])
-    found = row_groups.by_min_score(Selection(nights.manifest), 1.0, tmp_path)
+    found = row_groups.group_by_min_score(Selection(nights.manifest), 1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [1] * 12
-    found = row_groups.by_min_score(Selection(nights.manifest), -1.0, tmp_path)
+    found = row_groups.group_by_min_score(Selection(nights.manifest), -1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [12]
     centre = vectors.mean(axis=0) / np.linalg.norm(vectors.mean(axis=0))
     np.testing.assert_allclose(found.rows["distance"], 1 - vectors @ centre, atol=1e-5)
@@ -141,4 +143,4 @@ def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(
         OptionError, match="11 rows at most, and there are 12 in .*; say --clusters"
     ):
-        row_groups.by_min_score(Selection(nights.manifest), 0.5, tmp_path)
+        row_groups.group_by_min_score(Selection(nights.manifest), 0.5, tmp_path)

@@ -10,9 +10,9 @@ from helpers.snapshots import files_of, night, numbered, parts_of, planned_files
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.steps.options.from_snapshot import (
+    make_run_like,
+    read_units_of_part,
     record_plan,
-    run_like,
-    units_of_part,
 )
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs import lease
@@ -24,7 +24,7 @@ def test_a_run_that_carries_everything_over_commits_the_same_rows(tmp_path: Path
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 5), numbered(5, 9))
     before = open_store(root).manifest
-    run = run_like(before, run_name(1), "index")
+    run = make_run_like(before, run_name(1), "index")
     record_plan(before, run.id)
     lease.acquire(root, lease.Lease.from_this_process(run.id, "FnApiRunner", run.id, True))
     assert finish(run, []).message == "committed"
@@ -53,7 +53,7 @@ def test_the_units_of_the_parts_are_those_of_the_snapshot(tmp_path: Path) -> Non
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 5), numbered(5, 9))
     parts = open_store(root).manifest.units.parts
-    units = [unit for part in parts for unit in units_of_part(part, root)]
+    units = [unit for part in parts for unit in read_units_of_part(part, root)]
     assert [unit.unit for unit in units] == [unit["unit"] for unit in units_of(root)]
 
 
@@ -63,4 +63,4 @@ def test_the_units_of_a_part_that_is_not_there_are_not_none(tmp_path: Path) -> N
     (part,) = open_store(root).manifest.units.parts
     (tmp_path / "store" / part.path).unlink()
     with pytest.raises(SentenceBeamError, match=f"{part.path}.* is missing"):
-        list(units_of_part(part, root))
+        list(read_units_of_part(part, root))

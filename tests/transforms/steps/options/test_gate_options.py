@@ -10,7 +10,7 @@ from sentence_beam.transforms.steps.options.gate_options import (
     DEFAULTS,
     MAX_DRIFT,
     NAMES,
-    gates_of,
+    choose_gates,
 )
 from sentence_beam.transforms.store.entries import RememberedOptions
 
@@ -29,9 +29,9 @@ def one(
     remembered: dict[str, Any] = {} if before is None else {name: before}
     options = RememberedOptions(**remembered)
     asked = EmbedOptions(input=("a",), store="s", **{name: given})  # type: ignore[arg-type]
-    gates = gates_of(asked, options, dtype)
+    gates = choose_gates(asked, options, dtype)
     kept = RememberedOptions(**gates.remembered)  # type: ignore[arg-type]
-    later = gates_of(EmbedOptions(input=("a",), store="s"), kept, dtype)
+    later = choose_gates(EmbedOptions(input=("a",), store="s"), kept, dtype)
     return getattr(gates.used, name), getattr(later.used, name)
 
 
@@ -60,7 +60,7 @@ def test_a_looser_value_that_an_earlier_version_remembered_counts_no_more(name: 
 
 def test_the_default_of_the_drift_is_that_of_the_dtype() -> None:
     """A store that only ever had the default has that of its next dtype."""
-    remembered = gates_of(
+    remembered = choose_gates(
         EmbedOptions(input=("a",), store="s"), RememberedOptions(), "float32"
     ).remembered
     assert "max_drift" not in remembered

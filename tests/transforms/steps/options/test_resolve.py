@@ -13,7 +13,7 @@ from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
-from sentence_beam.transforms.store.calibrations import kept_calibration
+from sentence_beam.transforms.store.calibrations import read_kept_calibration
 from sentence_beam.transforms.store.counts import (
     NONE_PENDING,
     PendingCounts,
@@ -24,7 +24,7 @@ from sentence_beam.transforms.store.counts import (
 from sentence_beam.transforms.store.entries import Input, TableEntry
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.run_ids import following
+from sentence_beam.transforms.store.runs.run_ids import make_following_id
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def options(tmp_path: Path) -> EmbedOptions:
 
 
 def test_without_an_id_a_run_follows_all_runs_of_its_store(options: EmbedOptions) -> None:
-    failed = following(None, datetime.now(UTC) + timedelta(days=1))
+    failed = make_following_id(None, datetime.now(UTC) + timedelta(days=1))
     folder = Path(options.store, "runs", failed)
     folder.mkdir(parents=True)
     (folder / "result.json").write_text("{}")
@@ -60,7 +60,7 @@ def test_the_store_gets_a_copy_of_the_calibration(options: EmbedOptions, tmp_pat
     calibrated = replace(options, calibration=str(tmp_path / "fit"))
     resolved = resolve_run(calibrated, None, local=True)
     resolved.keep_calibration()
-    kept = kept_calibration(options.store, resolved.space)
+    kept = read_kept_calibration(options.store, resolved.space)
     assert kept is not None
     assert kept.digest == fit.digest
 

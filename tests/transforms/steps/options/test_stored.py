@@ -18,17 +18,17 @@ from helpers.tiny_models import HIDDEN, save_tiny_model
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.calibration import Calibration, parse_calibration
-from sentence_beam.transforms.steps.commit.restore import restoring_run
+from sentence_beam.transforms.steps.commit.restore import make_restoring_run
 from sentence_beam.transforms.steps.options import EmbedOptions
-from sentence_beam.transforms.steps.options.from_snapshot import run_like
-from sentence_beam.transforms.steps.options.resolve import Resolved, holding_lease, resolve_run
+from sentence_beam.transforms.steps.options.from_snapshot import make_run_like
+from sentence_beam.transforms.steps.options.resolve import Resolved, hold_lease, resolve_run
 from sentence_beam.transforms.store.calibrations import keep_calibration
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.forgetting.hashes import (
     ForgottenRow,
     ForgottenRows,
-    entry_of,
-    hash_of_id,
+    hash_id,
+    make_entry,
     read_rows,
     write_rows,
 )
@@ -165,16 +165,16 @@ def test_a_calibration_is_taken_if_the_pooled_vectors_are_the_same(stores: Store
 def test_rows_that_the_old_store_erased_do_not_come_back(stores: Stores) -> None:
     rows = ForgottenRows.none()
     key = rows.key_bytes
-    rows = rows.with_rows(ForgottenRow(hash_of_id(key, name), True) for name in ("a", "b"))
+    rows = rows.add_rows(ForgottenRow(hash_id(key, name), True) for name in ("a", "b"))
     write_rows(stores.old, rows)
-    stores.make_old(RememberedOptions(), forgotten=entry_of(rows, "20260101T000001_000Z-000001"))
-    resolved = holding_lease(stores.resolve(like=stores.old))
+    stores.make_old(RememberedOptions(), forgotten=make_entry(rows, "20260101T000001_000Z-000001"))
+    resolved = hold_lease(stores.resolve(like=stores.old))
     assert read_rows(stores.new, resolved.job.run.forgotten) == rows
     assert resolved.likeness is not None
     assert "erased rows" in resolved.likeness.taken
-    allowed = holding_lease(stores.resolve(like=stores.old, allow_forgotten=("a",)))
+    allowed = hold_lease(stores.resolve(like=stores.old, allow_forgotten=("a",)))
     left = read_rows(stores.new, allowed.job.run.forgotten)
-    assert (left.key, left.ids) == (rows.key, {hash_of_id(key, "b")})
+    assert (left.key, left.ids) == (rows.key, {hash_id(key, "b")})
     with pytest.raises(OptionError, match="'c' is none of the erased rows"):
         stores.resolve(like=stores.old, allow_forgotten=("c",))
 
@@ -203,9 +203,9 @@ def test_the_likeness_outlasts_other_commands(stores: Stores) -> None:
     begun = stores.begin_new()
     assert begun.like is not None
     assert stores.resolve().job.run.like == begun.like
-    assert run_like(begun, "run", "index").like == begun.like
+    assert make_run_like(begun, "run", "index").like == begun.like
     earlier = replace(begun, like=None)
-    assert restoring_run(earlier, begun, "run").like == begun.like
+    assert make_restoring_run(earlier, begun, "run").like == begun.like
     (Path(stores.old) / "manifest.json").unlink()
     gone = stores.resolve(like=stores.old).likeness
     assert gone is not None

@@ -15,13 +15,13 @@ from helpers.plans import handed_out, ids_in, job_of, night
 from helpers.snapshots import files_of, units_of
 
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan
-from sentence_beam.transforms.steps.plan.grouped_files import max_bits
+from sentence_beam.transforms.steps.plan.grouped_files import find_max_bits
 from sentence_beam.transforms.store.counts import NONE_PENDING
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
-from sentence_beam.transforms.store.runs.recorded_plan import pending_in, read_plan
+from sentence_beam.transforms.store.runs.recorded_plan import count_pending, read_plan
 from sentence_beam.transforms.store.runs.run_result import Result
 from sentence_beam.transforms.store.verification import faults
-from sentence_beam.transforms.store.verify_tables import count_faults
+from sentence_beam.transforms.store.verify_tables import find_count_faults
 
 ALONE = 60  # rows of a file that shares no unit
 
@@ -201,7 +201,7 @@ def test_groups_that_are_cut_into_more_are_taken_without_their_new_files(two: Tw
 
 
 def group_bits_of(store: Path) -> int | None:
-    return max_bits(manifest_of(store).read_files())
+    return find_max_bits(manifest_of(store).read_files())
 
 
 def test_renamed_files_do_not_wait(two: Two) -> None:
@@ -334,7 +334,7 @@ def test_verify_compares_what_waits_with_the_list_of_files(two: Two) -> None:
     night(two.budgeted, two.folder / "*.jsonl", number=1, budget=1)
     manifest = manifest_of(two.budgeted)
     other = replace(manifest, pending=replace(manifest.pending, files=3))
-    (fault,) = count_faults(other)
+    (fault,) = find_count_faults(other)
     assert fault.startswith("files: 2 pending (")
     assert "the manifest says 3 pending (" in fault
 
@@ -389,7 +389,7 @@ def check(
     manifest = manifest_of(two.budgeted)
     assert not list(faults(manifest))
     table = manifest.read_files()
-    assert pending_in(table) == manifest.pending
+    assert count_pending(table) == manifest.pending
     waiting = {row["path"] for row in table.to_pylist() if row["pending_bytes"] is not None}
     now: dict[str, set[str]] = {}
     for row_id in ids_in(two.budgeted):

@@ -18,7 +18,7 @@ from helpers.snapshots import files_of, units_of
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.blocks import unpack
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.groups import spans_of
+from sentence_beam.transforms.corpus.groups import list_spans
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
 from sentence_beam.transforms.steps.embed.cutting import read_units
 from sentence_beam.transforms.steps.options.job import EmbedJob
@@ -66,7 +66,7 @@ def shards_of(store: Path, file: str) -> list[str | None]:
 def spans_in(job: EmbedJob) -> list[Span]:
     """The spans that the plan of a run hands out."""
     spans = [span for item in handed_out(job) if isinstance(item, list) for span in item]
-    return [one for span in spans for one in spans_of(span)]
+    return [one for span in spans for one in list_spans(span)]
 
 
 @FORMATS

@@ -18,10 +18,19 @@ from sentence_beam.transforms.corpus.beside import Beside
 from sentence_beam.transforms.corpus.collection_rows import plan_reading
 from sentence_beam.transforms.steps.options.resolve import Resolved
 from sentence_beam.transforms.steps.plan.estimate import Estimate, Prediction, estimate
-from sentence_beam.transforms.steps.plan.look import Looked, in_buckets
-from sentence_beam.transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
-from sentence_beam.transforms.steps.plan.size_estimate import index_name, index_size, shard_bytes
+from sentence_beam.transforms.steps.plan.look import Looked, count_in_buckets
+from sentence_beam.transforms.steps.plan.pace import (
+    Pace,
+    draw_samples,
+    estimate_planned_tokens,
+    split_texts,
+)
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows, make_row
+from sentence_beam.transforms.steps.plan.size_estimate import (
+    estimate_index_size,
+    estimate_shard_bytes,
+    name_index,
+)
 from sentence_beam.transforms.store.index_entries import IndexRequest
 
 PACE = Pace(loading=2.0, seconds=4.0, rows=10, expected=100.0, real=80, pieces=25)
@@ -39,7 +48,7 @@ def span_of(rows: int | None, tokens: int, name: str = "a.txt") -> Span:
 
 def estimated(*spans: Span, pace: Pace | None = PACE, is_cut: bool = False) -> Estimate:
     """The estimate of a run that embeds spans of files of their own."""
-    planned = planned_rows([OpenedFile(span.file, (span,)).row() for span in spans])
+    planned = make_planned_rows([OpenedFile(span.file, (span,)).row() for span in spans])
     return estimate(Looked.from_files(planned, Beside(), spans), pace, is_cut)
 
 
@@ -70,12 +79,12 @@ def test_pieces_are_estimated_only_if_documents_are_cut() -> None:
 
 def test_carried_and_bad_files_are_told_apart() -> None:
     bad = {"carried": False, "spans": [], "bad": "bad.txt: not UTF-8"}
-    planned = planned_rows(
+    planned = make_planned_rows(
         [
-            row_of(file_of("carried.txt")) | {"carried": True, "units": 1, "rows": 2},
-            row_of(file_of("empty.txt")) | {"carried": True},
+            make_row(file_of("carried.txt")) | {"carried": True, "units": 1, "rows": 2},
+            make_row(file_of("empty.txt")) | {"carried": True},
             OpenedFile(file_of("opened.txt")).row(),
-            row_of(file_of("bad.txt")) | bad,
+            make_row(file_of("bad.txt")) | bad,
         ]
     )
     found = Looked.from_files(planned, Beside({"/in": {".md": 3}}), [])
@@ -88,7 +97,7 @@ def test_carried_and_bad_files_are_told_apart() -> None:
 def test_by_content_units_are_buckets() -> None:
     spans = [span_of(100, 10_000), span_of(100, 10_000, "b.txt")]
     job = job_of("/nowhere", partition="content")
-    found = in_buckets(Looked.from_files(planned_rows([]), Beside(), spans), None, job)
+    found = count_in_buckets(Looked.from_files(make_planned_rows([]), Beside(), spans), None, job)
     assert found.units == 16, "as many as hold 2,000 tokens, to the next power of two"
 
 
@@ -111,15 +120,15 @@ def test_the_slower_of_tokenizer_and_model_is_the_limit() -> None:
 
 
 def test_measured_texts_have_their_share_of_the_tokens_of_a_span() -> None:
-    assert planned_tokens(span_of(None, 600), ["ab", "cd"], rows=30.0) == 40
-    alone = planned_tokens(span_of(None, 600), ["ab" * 50, "cd"], rows=None)
-    assert alone == planned_tokens(span_of(None, 9), ["ab" * 50, "cd"], rows=0)
+    assert estimate_planned_tokens(span_of(None, 600), ["ab", "cd"], rows=30.0) == 40
+    alone = estimate_planned_tokens(span_of(None, 600), ["ab" * 50, "cd"], rows=None)
+    assert alone == estimate_planned_tokens(span_of(None, 9), ["ab" * 50, "cd"], rows=0)
 
 
 def test_texts_are_taken_in_lists_of_about_so_many_tokens() -> None:
     texts = ["a" * 40, "b" * 40, "c" * 4000, "d" * 40]
     unit = make_unit(SPACE, texts).rows
-    lists = list(texts_of(iter([unit, unit]), 30))
+    lists = list(split_texts(iter([unit, unit]), 30))
     assert [text for some in lists for text in some] == texts * 2
     assert [texts[2]] in lists, "a text beyond the tokens is a list of its own"
     assert lists[0] == texts[:2]
@@ -140,7 +149,7 @@ def uneven(tmp_path: Path) -> list[Span]:
 
 def test_places_all_over_the_collection_are_measured(uneven: list[Span]) -> None:
     job = job_of("/nowhere", id_column=None)
-    seen = list(samples(job, uneven, 0))
+    seen = list(draw_samples(job, uneven, 0))
     assert [len(texts) for _, texts in seen] == [1] * 360
     lengths = sorted(len(texts[0]) for _, texts in seen[:9])
     assert lengths[8] > 5 * lengths[7], "one of the first nine texts is of the file of long ones"
@@ -148,21 +157,21 @@ def test_places_all_over_the_collection_are_measured(uneven: list[Span]) -> None
 
 def test_shards_hold_vectors_and_compressed_text() -> None:
     plan = estimated(span_of(1000, 100_000), pace=None)
-    bare = shard_bytes(predicted(plan, keep_text=False))
+    bare = estimate_shard_bytes(predicted(plan, keep_text=False))
     assert bare == 1000 * (4 * SPACE.dim + 40)
-    assert shard_bytes(predicted(plan, keep_text=True)) > bare + 100_000
+    assert estimate_shard_bytes(predicted(plan, keep_text=True)) > bare + 100_000
 
 
 def test_an_index_with_too_few_rows_gives_way_to_auto() -> None:
     request = IndexRequest("IVF256,Flat", "cosine")
     few = predicted(estimated(span_of(100, 1000), pace=None), index=request)
-    assert index_name(few).startswith("auto: IVF256,Flat has to be trained on 256 rows or more")
-    assert index_size(few) is None
+    assert name_index(few).startswith("auto: IVF256,Flat has to be trained on 256 rows or more")
+    assert estimate_index_size(few) is None
     many = predicted(estimated(span_of(50_000, 500_000), pace=None), index=request)
-    assert index_name(many) == "IVF256,Flat"
-    size = index_size(many)
+    assert name_index(many) == "IVF256,Flat"
+    size = estimate_index_size(many)
     assert size is not None
     assert (size["factory"], size["rows"]) == ("IVF256,Flat", 50_000)
     guessed = predicted(estimated(span_of(None, 1000)), PACE, index=request)
-    assert index_name(guessed) == "IVF256,Flat", "the rows are not known yet"
-    assert index_name(predicted(few.plan)) == "none"
+    assert name_index(guessed) == "IVF256,Flat", "the rows are not known yet"
+    assert name_index(predicted(few.plan)) == "none"

@@ -21,8 +21,8 @@ from helpers.snapshots import (
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.steps.options.from_snapshot import (
+    make_run_like,
     record_plan,
-    run_like,
 )
 from sentence_beam.transforms.store.manifest import read_manifest
 from sentence_beam.transforms.store.records import Problem
@@ -156,7 +156,7 @@ def test_files_of_a_group_are_those_on_record_whatever_is_small_now(
     rows = ids_in(store)
     manifest = read_manifest(str(store))
     assert sum(file["group"] is not None for file in files_of(store)) == 20
-    run = run_like(manifest, run_name(1), "index")
+    run = make_run_like(manifest, run_name(1), "index")
     record_plan(manifest, run.id)
     lease.acquire(str(store), lease.Lease.from_this_process(run.id, "FnApiRunner", run.id, True))
     assert finish(run, [], []).message == "committed"

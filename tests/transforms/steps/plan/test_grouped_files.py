@@ -14,8 +14,8 @@ from helpers.snapshots import group_name
 from sentence_beam.transforms.corpus import InputFile, Span
 from sentence_beam.transforms.corpus.groups import SMALL
 from sentence_beam.transforms.steps.options.job import EmbedJob
-from sentence_beam.transforms.steps.plan.grouped_files import LastFiles, in_groups
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
+from sentence_beam.transforms.steps.plan.grouped_files import LastFiles, put_in_groups
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows, make_row
 from sentence_beam.transforms.store.tables.table_columns import FILES
 
 NAMES = [f"{number}.txt" for number in range(SMALL)]
@@ -34,18 +34,18 @@ def opened(name: str, size: int = 60) -> dict[str, Any]:
 
 def bad(name: str) -> dict[str, Any]:
     """The row of a file that cannot be read and had no rows."""
-    return row_of(file_of(name, 0)) | {"carried": False, "spans": [], "bad": "unreadable"}
+    return make_row(file_of(name, 0)) | {"carried": False, "spans": [], "bad": "unreadable"}
 
 
 def carried(name: str) -> dict[str, Any]:
     """The row of a file that has not changed."""
-    return row_of(file_of(name)) | {"carried": True}
+    return make_row(file_of(name)) | {"carried": True}
 
 
 def last_files(groups: dict[str, str | None], damaged: tuple[str, ...] = ()) -> LastFiles:
     """The last snapshot's files by group, None for a file with units of its own."""
     rows = [
-        row_of(file_of(name)) | {"group": group, "units": int(group is None)}
+        make_row(file_of(name)) | {"group": group, "units": int(group is None)}
         for name, group in sorted(groups.items())
     ]
     is_damaged = np.array([row["path"] in damaged for row in rows], bool)
@@ -63,7 +63,7 @@ def job(**values: Any) -> EmbedJob:
 
 def groups_of(rows: list[dict[str, Any]], last: LastFiles, run: EmbedJob) -> dict[str, list[str]]:
     """The files of each group, by its name."""
-    table = in_groups(planned_rows(rows).sort_by("path"), last, run)
+    table = put_in_groups(make_planned_rows(rows).sort_by("path"), last, run)
     found: dict[str, list[str]] = defaultdict(list)
     for row in table.to_pylist():
         if row["group"] is not None:

@@ -21,13 +21,13 @@ from sentence_beam.transforms.corpus import Columns, match_inputs
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import open_file
-from sentence_beam.transforms.steps.plan.kept_types import types_of
-from sentence_beam.transforms.steps.plan.planned import planned_rows
-from sentence_beam.transforms.steps.plan.whole_plan import notes_of, write_rows
+from sentence_beam.transforms.steps.plan.kept_types import choose_types
+from sentence_beam.transforms.steps.plan.planned import make_planned_rows
+from sentence_beam.transforms.steps.plan.whole_plan import make_notes, write_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.carried_check import STATES
 from sentence_beam.transforms.store.runs.commit import Run
-from sentence_beam.transforms.store.runs.recorded_plan import read_plan, spans_of
+from sentence_beam.transforms.store.runs.recorded_plan import list_spans, read_plan
 from sentence_beam.transforms.store.runs.run_result import now
 
 Types = dict[str, str]
@@ -71,13 +71,13 @@ def opened(
     """The rows of the plan of files that were opened."""
     job = job_with(Columns(keep=("n",), types=tuple((types or {}).items())))
     files = [file for name in names for file in match_inputs(str(folder / name))]
-    return planned_rows([open_file(file, job).row() for file in files]), job
+    return make_planned_rows([open_file(file, job).row() for file in files]), job
 
 
 def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> Any:
     """The types that the plan of files decides."""
     rows, job = opened(folder, names, types)
-    return types_of(rows, job, None)
+    return choose_types(rows, job, None)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> A
 def test_the_type_of_a_new_column(folder: Path, names: list[str], word: str) -> None:
     for order in itertools.permutations(names):  # whichever file is listed first
         rows, job = opened(folder, order)
-        types = types_of(rows, job, None)
+        types = choose_types(rows, job, None)
         assert types == (("n", word),)
-        assert {span.file.types for span in spans_of(rows, types=types)} == {types}
+        assert {span.file.types for span in list_spans(rows, types=types)} == {types}
 
 
 @pytest.mark.parametrize("word", ["int", "str"])
@@ -126,7 +126,7 @@ def test_a_type_that_is_given_holds_for_every_format(folder: Path, word: str) ->
     rows, job = opened(folder, names, {"n": word})
     kept = [json.loads(text) for text in rows.column("kept").to_pylist()]
     assert kept == [[["n", word]]] * len(names)
-    assert types_of(rows, job, None) == ()
+    assert choose_types(rows, job, None) == ()
 
 
 def test_files_without_the_column_are_counted(folder: Path) -> None:
@@ -136,7 +136,7 @@ def test_files_without_the_column_are_counted(folder: Path) -> None:
     names = ["ints.jsonl", "absent.jsonl", "none.parquet", "none.csv", "empty.parquet"]
     rows, _ = opened(folder, names)
     assert rows.column("lacks").to_pylist() == [[], ["n"], ["n"], ["n"], []]
-    assert notes_of(rows).lacking == {"n": 3}
+    assert make_notes(rows).lacking == {"n": 3}
     with pytest.raises(OptionError, match="has no column n"):
         decided(folder, names[1:])
 
@@ -152,8 +152,8 @@ def test_a_table_that_cannot_be_read_as_the_type_given(folder: Path) -> None:
 def test_the_types_stand_in_the_plan_on_record(folder: Path, tmp_path: Path) -> None:
     rows, job = opened(folder, ["ints.jsonl"])
     job = replace(job, run=replace(job.run, root=str(tmp_path / "store")))
-    write_rows(job, rows, notes_of(rows, types_of(rows, job, None)), STATES.empty_table())
+    write_rows(job, rows, make_notes(rows, choose_types(rows, job, None)), STATES.empty_table())
     plan = read_plan(job.root, "r1")
     assert plan.notes.types == {"n": "int"}
-    (span,) = plan.spans_to_embed()
+    (span,) = plan.list_spans_to_embed()
     assert span.file.types == (("n", "int"),)

@@ -23,19 +23,19 @@ from helpers.snapshots import files_of, units_of
 
 from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.index.index_spec import IndexSpec
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan import content_plan, look_into
 from sentence_beam.transforms.steps.plan import list_files as list_files_module
 from sentence_beam.transforms.steps.plan import whole_plan as plan_record
-from sentence_beam.transforms.steps.plan.checked import checked_plan
+from sentence_beam.transforms.steps.plan.checked import check_plan
 from sentence_beam.transforms.steps.plan.elements import FilesToLookInto, FilesToOpen
 from sentence_beam.transforms.steps.plan.list_files import list_files
 from sentence_beam.transforms.steps.plan.look import look_at_all
-from sentence_beam.transforms.steps.plan.planned import planned_rows, row_of
-from sentence_beam.transforms.steps.plan.whole_plan import files_in, problems_in
+from sentence_beam.transforms.steps.plan.planned import make_planned_rows, make_row
+from sentence_beam.transforms.steps.plan.whole_plan import find_problems, join_files
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.carried_check import STATES
 from sentence_beam.transforms.store.runs.recorded_plan import Standing, has_plan, read_plan
@@ -66,7 +66,7 @@ def store(tmp_path: Path) -> Path:
 def planned(job: EmbedJob) -> list[Any]:
     """The files of a job with what is done with each, or why that is not possible."""
     found = look_at_all(job)
-    return problems_in(found) or rows_of(files_in(found).sort_by("path"))
+    return find_problems(found) or rows_of(join_files(found).sort_by("path"))
 
 
 def work(found: list[Any]) -> list[tuple[str, int, int | None]]:
@@ -187,18 +187,18 @@ def test_so_many_files_may_be_left_out(
     store: Path, bad: int, files: int, most: float, fails: bool
 ) -> None:
     job = job_of(store, "in/*", max_bad_files=most)
-    rows = planned_rows(
+    rows = make_planned_rows(
         [
-            row_of(InputFile(f"/in/{n:03d}", f"{n:03d}", "text", "", 0, "", ""))
+            make_row(InputFile(f"/in/{n:03d}", f"{n:03d}", "text", "", 0, "", ""))
             | {"carried": False, "spans": [], "bad": f"reason {n:03d}" if n < bad else None}
             for n in reversed(range(files))
         ]
     )
     if not fails:
-        assert len(checked_plan(rows, STATES.empty_table(), job).files) == files
+        assert len(check_plan(rows, STATES.empty_table(), job).files) == files
         return
     with pytest.raises(SentenceBeamError) as caught:
-        checked_plan(rows, STATES.empty_table(), job)
+        check_plan(rows, STATES.empty_table(), job)
     assert str(caught.value) == (
         f"{bad} of {files} files cannot be read, more than --max-bad-files {most:g} allows:"
         " reason 000"
@@ -430,7 +430,7 @@ def test_an_element_has_spans_for_its_share_of_the_slots(
         asked.append((spans, slots))
         return 2
 
-    monkeypatch.setattr(plan_record, "spans_per_element", spans_per_element)
+    monkeypatch.setattr(plan_record, "count_spans_per_element", spans_per_element)
     job = job_of(store, folder / "*.jsonl")
     (element,) = plan_record.record(look_at_all(job), job, 3)
     assert (len(element), asked) == (2, [(2, 3)])
@@ -598,7 +598,7 @@ def test_a_file_that_is_renamed_again_still_has_its_first_shard(folder: Path, st
             "b.jsonl": None, f"{new}.jsonl": f"{old}.jsonl",
         }  # fmt: skip
         assert night(store, glob, number=number).message == "committed"
-        assert file_of(store, f"{new}.jsonl")["shards_of"] == key_of("a.jsonl")
+        assert file_of(store, f"{new}.jsonl")["shards_of"] == make_key("a.jsonl")
         assert ids_in(store) == ids
     assert [unit["path"] for unit in units_of(store) if unit["file"] == "z.jsonl"] == [
         str(shard.relative_to(store))

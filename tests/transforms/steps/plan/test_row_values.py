@@ -18,8 +18,8 @@ from sentence_beam.transforms.corpus.row_blocks import (
     NULL_TEXT,
     TEXT_NOT_STRING,
 )
-from sentence_beam.transforms.corpus.row_columns import plain_value
-from sentence_beam.transforms.steps.plan.row_values import AGAINST, batch_of, fields_of
+from sentence_beam.transforms.corpus.row_columns import as_plain_value
+from sentence_beam.transforms.steps.plan.row_values import AGAINST, make_batch, read_fields
 
 COLUMNS = Columns("text", "id", ("lang",))
 LONE = "\ud800"  # half of a pair, which UTF-8 does not have
@@ -28,7 +28,7 @@ Named = namedtuple("Named", ["id", "text"])
 
 def batch(*rows: dict[str, Any]) -> dict[str, list[str | None]]:
     """The columns of rows."""
-    found: dict[str, list[str | None]] = batch_of(list(rows), COLUMNS).to_pydict()
+    found: dict[str, list[str | None]] = make_batch(list(rows), COLUMNS).to_pydict()
     return found
 
 
@@ -36,13 +36,13 @@ def batch(*rows: dict[str, Any]) -> dict[str, list[str | None]]:
     "given", [{"id": 1, "text": "x"}, Named(1, "x"), (1, "x")], ids=["dict", "named row", "pair"]
 )
 def test_elements_that_are_rows(given: Any) -> None:
-    assert fields_of(given, COLUMNS) == {"id": 1, "text": "x"}
+    assert read_fields(given, COLUMNS) == {"id": 1, "text": "x"}
 
 
 @pytest.mark.parametrize("given", ["text", 1, (1, "x", "y"), None])
 def test_elements_that_are_no_rows_are_refused(given: Any) -> None:
     with pytest.raises(OptionError):
-        fields_of(given, COLUMNS)
+        read_fields(given, COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_values_of_libraries_become_pythons_own() -> None:
             return dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
     values = [np.float32(0.5), Named(1, "x"), Time(), "x", None, [1]]
-    assert [plain_value(value) for value in values] == [
+    assert [as_plain_value(value) for value in values] == [
         0.5,
         {"id": 1, "text": "x"},
         dt.datetime(2026, 1, 1, tzinfo=dt.UTC),

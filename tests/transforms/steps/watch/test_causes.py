@@ -116,11 +116,11 @@ def test_copies_of_rows_are_new_but_no_growth(nights: WatchedNights) -> None:
 
 def test_growth_explains_three_times_the_share_of_new_rows_at_most() -> None:
     figures = AnswerFigures(queries=100, k=10, answers=1000, causes={NEW_ROW: 400}, by_growth=400)
-    grown = figures.with_growth(added=500, rows=1000)
+    grown = figures.explain_growth(added=500, rows=1000)
     assert (grown.explained, grown.beyond) == (400, 0.0)
-    flooded = figures.with_growth(added=20, rows=1000)
+    flooded = figures.explain_growth(added=20, rows=1000)
     assert (flooded.explained, flooded.beyond) == (60, 0.34)
-    assert figures.with_growth(None, 1000).explained == 400
+    assert figures.explain_growth(None, 1000).explained == 400
 
 
 def test_a_vector_that_moved_though_its_text_did_not(
@@ -129,7 +129,7 @@ def test_a_vector_that_moved_though_its_text_did_not(
     monkeypatch.setattr("helpers.nights.vector_of", lambda text, dim: vector_of("?" + text, dim))
     nights.space = replace(nights.space, calibration=None, pooler={"name": "cls"})
     monkeypatch.setattr(
-        "sentence_beam.transforms.steps.watch.watch_run.current_queries",
+        "sentence_beam.transforms.steps.watch.watch_run.embed_current_queries",
         lambda watched, *_: watched,
     )
     figures, result = nights.night(corpus(), UsedGates(max_answer_change=0.5))

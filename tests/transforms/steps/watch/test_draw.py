@@ -7,8 +7,8 @@ import pytest
 from helpers.nights import Nights
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.steps.watch.ask import in_sample, sampled_part
-from sentence_beam.transforms.steps.watch.draw import draw_queries, sentence_of
+from sentence_beam.transforms.steps.watch.ask import choose_sampled_part, is_in_sample
+from sentence_beam.transforms.steps.watch.draw import choose_sentence, draw_queries
 from sentence_beam.transforms.store.entries import RememberedOptions
 
 
@@ -36,17 +36,17 @@ TEXTS = [
 
 def test_a_query_is_a_sentence_of_a_text() -> None:
     text = "The first one is here. Another sentence follows it. Too short."
-    assert {sentence_of(text, key) for key in range(8)} == {
+    assert {choose_sentence(text, key) for key in range(8)} == {
         "The first one is here.",
         "Another sentence follows it.",
     }
-    assert sentence_of("Too short.", 1) == ""
-    assert sentence_of("", 1) == ""
+    assert choose_sentence("Too short.", 1) == ""
+    assert choose_sentence("", 1) == ""
 
 
 def test_of_one_sentence_a_query_has_about_half_of_the_words() -> None:
     text = "one two three four five six seven eight nine ten"
-    drawn = {sentence_of(text, key << 8) for key in range(20)}
+    drawn = {choose_sentence(text, key << 8) for key in range(20)}
     assert len(drawn) == 6
     for query in drawn:
         assert len(query.split()) == 5
@@ -74,14 +74,14 @@ def test_a_draw_needs_texts(tmp_path: Path) -> None:
 
 
 def test_a_smaller_sample_is_a_part_of_a_larger_one() -> None:
-    assert [sampled_part(rows) for rows in (10, 1_000_000, 1_000_001, 3_500_000)] == [
+    assert [choose_sampled_part(rows) for rows in (10, 1_000_000, 1_000_001, 3_500_000)] == [
         1,
         1,
         0.5,
         0.25,
     ]
     names = [f"{n:016x}-000000000000" for n in range(2000)]
-    half = {name for name in names if in_sample(name, 0.5)}
-    quarter = {name for name in names if in_sample(name, 0.25)}
+    half = {name for name in names if is_in_sample(name, 0.5)}
+    quarter = {name for name in names if is_in_sample(name, 0.25)}
     assert quarter < half
     assert 850 < len(half) < 1150

@@ -9,7 +9,7 @@ from helpers.watching import WatchedNights, watched_nights
 from sentence_beam.transforms.report.run_history import (
     RUNS_SEEN,
     RunSummary,
-    recommended_answer_change,
+    recommend_answer_change,
 )
 from sentence_beam.transforms.store.runs.answer_figures import (
     FILE_GONE,
@@ -69,7 +69,7 @@ def grown(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[WatchedNights
     value = 1.0
     for number in range(RUNS_SEEN + NIGHTS):
         if number == RUNS_SEEN:
-            value = recommended_answer_change(seen) or 0.0
+            value = recommend_answer_change(seen) or 0.0
             gates = UsedGates(max_answer_change=value)
         rows = next_night(rows, chance, number)
         _, result = nights.night(files_of(rows), gates)

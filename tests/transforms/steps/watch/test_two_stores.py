@@ -15,7 +15,7 @@ from helpers.watching import WatchedNights
 from sentence_beam.transforms.steps.commit.commit_run import commit_run
 from sentence_beam.transforms.steps.watch import ask
 from sentence_beam.transforms.steps.watch.compared_answers import ComparedAnswers
-from sentence_beam.transforms.steps.watch.snapshots import changed_queries, shown_queries
+from sentence_beam.transforms.steps.watch.snapshots import list_changed_queries, show_queries
 from sentence_beam.transforms.steps.watch.two_stores import compare_stores
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.runs.answer_figures import ABSENT, RANKED_LOWER, ROW_CHANGED
@@ -74,8 +74,8 @@ def test_what_only_ranks_lower_in_the_other_space_is_said_so(tmp_path: Path) -> 
     for query in compared.queries:
         gone = {answer.id for answer in query.before} - {answer.id for answer in query.after}
         assert gone == {query.before[place].id for place in query.lost}
-    shown = shown_queries(compared, stores.old.manifest, stores.new.manifest)
-    assert [query.text for query in shown] == [q.text for q in changed_queries(compared)]
+    shown = show_queries(compared, stores.old.manifest, stores.new.manifest)
+    assert [query.text for query in shown] == [q.text for q in list_changed_queries(compared)]
     assert {answer.score for query in shown for answer in (*query.before, *query.after)} == {None}
 
 

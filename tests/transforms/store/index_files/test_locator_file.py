@@ -28,7 +28,7 @@ def table(deleted: int = 0) -> pa.Table:
     for shard, rows in (("a", np.arange(0, 950, 2)), ("b", np.arange(525))):
         ids, hashes = [f"{shard}{row}" for row in rows], [f"{row:016}".encode() for row in rows]
         builder.add(shard, rows, pa.array(ids), pa.array(hashes, pa.binary(16)))
-    found = locators.with_checks(builder.table(), "some checks")
+    found = locators.add_checks(builder.table(), "some checks")
     gone = np.arange(deleted) * 7
     nowhere = np.full(deleted, -1)
     moves = locators.Moves(
@@ -45,7 +45,7 @@ def written(root: Path, rows: pa.Table) -> SegmentEntry:
     entry = SegmentEntry(
         0, "base", len(rows), rows.column("shard").null_count, path, sha256, 9, path, sha256
     )
-    footer = hashlib.sha256(locators.footer(data)).hexdigest()
+    footer = hashlib.sha256(locators.extract_footer(data)).hexdigest()
     return replace(entry, locator_bytes=len(data), locator_footer=footer)
 
 
@@ -63,7 +63,7 @@ def test_places_and_deleted_rows_are_those_of_the_table(tmp_path: Path) -> None:
         for row in rows.take(pa.array(asked)).to_pylist()
     ]
     assert mine == wanted
-    np.testing.assert_array_equal(file.keep(), locators.keep_mask(rows))
+    np.testing.assert_array_equal(file.keep(), locators.find_live_rows(rows))
     assert file.checks == "some checks"
     assert locators.from_bytes(locators.to_bytes(rows)).equals(rows)
 

@@ -57,13 +57,13 @@ def test_moved_rows_point_elsewhere_and_the_others_stay(
     )
     found = locators.from_bytes(locators.to_bytes(locators.moved(table, moves)))
     assert found.to_pylist() == expected
-    numbers, names = locators.shards_of(found)
+    numbers, names = locators.list_shards(found)
     assert sorted(names) == sorted({row["shard"] for row in expected} - {None})
     assert [names[n] if n >= 0 else None for n in numbers] == [row["shard"] for row in expected]
     for wanted in ("a", "x"):
         rows = [n for n, row in enumerate(expected) if row["shard"] == wanted]
         assert locators.rows_of(found, {wanted}).tolist() == rows
-    keep = locators.keep_mask(found)
+    keep = locators.find_live_rows(found)
     assert (keep is None) == all(row["shard"] for row in expected)
     assert keep is None or keep.tolist() == [row["shard"] is not None for row in expected]
 

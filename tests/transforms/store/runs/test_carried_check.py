@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows, row_of
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows, make_row
 from sentence_beam.transforms.storage.local import LocalStorage
 from sentence_beam.transforms.store import layout, open_store
 from sentence_beam.transforms.store.records import UnitRecord
@@ -23,12 +23,12 @@ from sentence_beam.transforms.store.runs.carried_check import (
     ROUND,
     Checked,
     ShardCheck,
-    all_states,
-    checksums_of,
-    of_carried,
+    check_all,
+    list_checksums,
+    select_carried,
     stride,
 )
-from sentence_beam.transforms.store.tables.table_columns import units_table
+from sentence_beam.transforms.store.tables.table_columns import make_units_table
 
 
 @given(st.integers(0, ROUND - 1))
@@ -53,7 +53,7 @@ def test_of_few_shards_one_at_least_is_read_in_each_run_and_each_in_its_turn(
     start, read = 5, Counter[str]()
     for _ in range(shards):
         way = stride(manifest, start)
-        states = all_states(root, manifest.units, ShardCheck(root, start, way))
+        states = check_all(root, manifest.units, ShardCheck(root, start, way))
         found = states.filter(states.column("is_read")).column("path").to_pylist()
         assert found
         read.update(found)
@@ -95,19 +95,19 @@ def test_with_a_checksum_in_the_listing_nothing_is_read(
     root: str, unit: UnitRecord, remote: dict[str, Any]
 ) -> None:
     known = replace(unit, checksum="abc")
-    states = ShardCheck(root, stride=ROUND).states(units_table([known]))
+    states = ShardCheck(root, stride=ROUND).states(make_units_table([known]))
     assert Checked.from_states(states) == Checked(shards=1, compared=1)
-    assert checksums_of(states) == []
+    assert list_checksums(states) == []
     assert remote["read"] == []
 
 
 def test_a_checksum_that_differs_is_looked_into(
     root: str, unit: UnitRecord, remote: dict[str, Any]
 ) -> None:
-    known = units_table([replace(unit, checksum="other")])
+    known = make_units_table([replace(unit, checksum="other")])
     states = ShardCheck(root).states(known)
     assert not Checked.from_states(states).damaged  # its bytes are the same: the store was copied
-    assert checksums_of(states) == [{"unit": unit.unit, "checksum": "abc"}]
+    assert list_checksums(states) == [{"unit": unit.unit, "checksum": "abc"}]
     assert len(remote["read"]) == 1
     path = Path(root, str(unit.path))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -117,18 +117,18 @@ def test_a_checksum_that_differs_is_looked_into(
 def test_a_record_without_a_checksum_gets_one_when_the_shard_was_read(
     root: str, unit: UnitRecord, remote: dict[str, Any]
 ) -> None:
-    known = units_table([unit])
-    assert checksums_of(ShardCheck(root).states(known)) == []
+    known = make_units_table([unit])
+    assert list_checksums(ShardCheck(root).states(known)) == []
     states = ShardCheck(root, stride=ROUND).states(known)
     assert not Checked.from_states(states).damaged
-    assert checksums_of(states) == [{"unit": unit.unit, "checksum": "abc"}]
+    assert list_checksums(states) == [{"unit": unit.unit, "checksum": "abc"}]
 
 
 def test_the_place_of_a_shard_is_the_hash_of_its_path(root: str, unit: UnitRecord) -> None:
     place = int.from_bytes(hashlib.sha256(str(unit.path).encode()).digest()[:4])
     path = Path(root, str(unit.path))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    known = units_table([unit])
+    known = make_units_table([unit])
 
     def is_found(start: int, way: int) -> bool:
         return bool(Checked.from_states(ShardCheck(root, start, way).states(known)).damaged)
@@ -142,7 +142,7 @@ def test_a_shard_outside_the_range_that_is_listed_is_looked_up(
     root: str, unit: UnitRecord, remote: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shard of a renamed file has the name of another one."""
-    known = units_table([replace(unit, unit="0" * 16 + unit.unit[16:])])
+    known = make_units_table([replace(unit, unit="0" * 16 + unit.unit[16:])])
     kind = type(storage.storage_of(root))
     monkeypatch.setattr(kind, "lists_ranges", lambda *_: True)
     monkeypatch.setattr(kind, "between", lambda *_: [], raising=False)
@@ -152,15 +152,15 @@ def test_a_shard_outside_the_range_that_is_listed_is_looked_up(
 
 def test_only_shards_that_a_plan_carries_are_counted(root: str) -> None:
     units = [write_unit(root, place, [(str(place), "x")]) for place in range(2)]
-    states = ShardCheck(root).states(units_table(units))
+    states = ShardCheck(root).states(make_units_table(units))
     own = InputFile("/in/a.txt", "a.txt", "text", "", 9, "sum", "v")
     other = replace(own, relative="b.txt")
-    carried_file = {**row_of(own), "carried": True, "units": 2}
-    assert len(of_carried(states, planned_rows([carried_file]), "")) == 2
-    assert len(of_carried(states, planned_rows([OpenedFile(own).row()]), "")) == 0
-    renamed = {**row_of(other), "carried": True, "was": "a.txt"}
-    assert len(of_carried(states, planned_rows([renamed]), "")) == 2
-    assert len(of_carried(states, planned_rows([]), "some")) == 2
+    carried_file = {**make_row(own), "carried": True, "units": 2}
+    assert len(select_carried(states, make_planned_rows([carried_file]), "")) == 2
+    assert len(select_carried(states, make_planned_rows([OpenedFile(own).row()]), "")) == 0
+    renamed = {**make_row(other), "carried": True, "was": "a.txt"}
+    assert len(select_carried(states, make_planned_rows([renamed]), "")) == 2
+    assert len(select_carried(states, make_planned_rows([]), "some")) == 2
 
 
 @pytest.mark.parametrize("has_shard", [True, False])
@@ -175,7 +175,7 @@ def test_a_file_of_rejected_rows_is_checked_with_its_unit(
     known = replace(unit, rejects=relative, rejects_sha256=digest)
     if not has_shard:
         known = replace(known, path=None, sha256=None, bytes=0, rows=0)
-    units = units_table([known])
+    units = make_units_table([known])
     assert not Checked.from_states(ShardCheck(root, stride=ROUND).states(units)).damaged
     path.write_bytes(b"rowS")
     damaged = (unit.path if has_shard else relative,)

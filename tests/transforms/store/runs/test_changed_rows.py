@@ -104,7 +104,7 @@ def test_a_row_with_other_values_is_listed_and_not_counted() -> None:
     text = b"t" * 16
     columns = [["1", "1"], [text, text], [7, 8], [-1, 1], ["old", "new"]]
     block = pa.table([pa.array(c, f.type) for c, f in zip(columns, BLOCK, strict=True)], BLOCK)
-    found = changed_rows.changed_rows(block)
+    found = changed_rows.find_changed_rows(block)
     assert found.to_pylist() == [
         {"id": "1", "old_row_hash": text, "new_row_hash": text, "shard": "new"}
     ]
@@ -114,8 +114,8 @@ def test_a_row_with_other_values_is_listed_and_not_counted() -> None:
 def test_equal_rows_of_a_unit_do_not_travel(nights: Nights) -> None:
     run, units = nights.begin({**THIRD, "a": [("1", "x"), ("2", "y"), ("5", "another")]})
     blocks = []
-    for element in count_changes.rows_to_count(settled(run, units), run, ids=False):
-        found = count_changes.hashes_of(element, run.key)
+    for element in count_changes.list_rows_to_count(settled(run, units), run, ids=False):
+        found = count_changes.read_by_bucket(element, run.key)
         blocks += [value for (what, _), value in found if what == count_changes.CHANGES]
     assert changed_rows.unpacked(blocks).column("id").to_pylist() == ["5", "5"]
 
@@ -123,4 +123,4 @@ def test_equal_rows_of_a_unit_do_not_travel(nights: Nights) -> None:
 def test_changes_that_cannot_be_counted_are_not_recorded(nights: Nights) -> None:
     run, _ = nights.begin(FIRST)
     unknown = [RunFact(changes=Changes()), RunFact(changes_unknown=True)]
-    assert count_changes.recorded_changes(unknown, run) is None
+    assert count_changes.list_recorded_changes(unknown, run) is None

@@ -56,8 +56,8 @@ from sentence_beam.transforms.store.runs.commit import (
 )
 from sentence_beam.transforms.store.runs.gates import UsedGates
 from sentence_beam.transforms.store.runs.recorded_plan import read_plan
-from sentence_beam.transforms.store.runs.run_end import failed
-from sentence_beam.transforms.store.runs.run_result import now, read_result, result_here
+from sentence_beam.transforms.store.runs.run_end import make_failed_result
+from sentence_beam.transforms.store.runs.run_result import find_result_here, now, read_result
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 from sentence_beam.transforms.store.verification import faults
 
@@ -102,7 +102,7 @@ def test_all_units_once_settle(run: Run) -> None:
     made = settle(run, packed([*GOOD, GOOD[1]]), [])
     ledger = made.tally.ledger
     assert [u["start"] for u in units_settled(made, run.root)] == [0, 100, 200]
-    assert (ledger.read, ledger.written, *ledger.of_work("embedded")) == (12, 12, 12)
+    assert (ledger.read, ledger.written, *ledger.list_work("embedded")) == (12, 12, 12)
 
 
 def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
@@ -468,14 +468,14 @@ def test_a_record_that_cannot_be_written_is_said_after_the_commit(
     assert (result.status, result.exit_code) == ("committed", 0)
     assert result.message.startswith("committed; the record of it was not written (")
     assert "No space left on device" in result.message
-    assert result_here(run.root, "run1") == result
+    assert find_result_here(run.root, "run1") == result
 
 
 def test_an_unexpected_error_is_a_failed_run(run: Run) -> None:
-    result = failed(run, ValueError("it broke\nin two lines"))
+    result = make_failed_result(run, ValueError("it broke\nin two lines"))
     assert (result.status, result.exit_code, result.run) == ("failed", 1, "run1")
     assert "it broke" in result.message
-    assert failed(run, DataGateError("too many")).exit_code == 3
+    assert make_failed_result(run, DataGateError("too many")).exit_code == 3
 
 
 def test_the_manifest_says_what_the_ledger_counted(tmp_path: Path, space: Space) -> None:

@@ -10,16 +10,16 @@ from helpers.plans import job_of, night
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.corpus import InputFile
-from sentence_beam.transforms.steps.plan.planned import OpenedFile, planned_rows
+from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.manifest import Manifest, read_manifest
 from sentence_beam.transforms.store.runs.deleted_rows import (
     RowKeys,
-    replaced_keys,
-    row_keys,
-    rows_gone,
+    choose_replaced_keys,
+    choose_row_keys,
+    count_rows_gone,
 )
-from sentence_beam.transforms.store.tables.file_rows import moved_files
+from sentence_beam.transforms.store.tables.file_rows import find_moved_files
 
 NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}
 
@@ -83,7 +83,7 @@ def file(path: str, content: str, source: str = "") -> InputFile:
 
 def rows(*files: InputFile) -> pa.Table:
     """Rows of a plan of these files."""
-    return planned_rows([OpenedFile(one).row() for one in files])
+    return make_planned_rows([OpenedFile(one).row() for one in files])
 
 
 def test_one_file_takes_the_place_of_one_that_left() -> None:
@@ -101,7 +101,7 @@ def test_one_file_takes_the_place_of_one_that_left() -> None:
         file("copy", "4"),
         file("e", "4"),
     ]
-    at = moved_files(rows(*now), rows(*before))
+    at = find_moved_files(rows(*now), rows(*before))
     was = {
         one.relative: before[place].relative
         for one, place in zip(now, at, strict=True)
@@ -112,7 +112,9 @@ def test_one_file_takes_the_place_of_one_that_left() -> None:
 
 def keys(store: Path, *paths: str, **options: Any) -> RowKeys | None:
     given = [file(path.rpartition("/")[2], "1", path) for path in paths]
-    return row_keys(RememberedOptions(**{**NO_IDS, **options}), manifest(store), rows(*given))
+    return choose_row_keys(
+        RememberedOptions(**{**NO_IDS, **options}), manifest(store), rows(*given)
+    )
 
 
 def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:
@@ -129,7 +131,7 @@ def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:
 def replaced(store: Path, *paths: Path, **options: Any) -> RowKeys | None:
     given = [file(path.name, "1", str(path)) for path in paths]
     remembered = RememberedOptions(**{**NO_IDS, **options})
-    return replaced_keys(remembered, manifest(store), rows(*given))
+    return choose_replaced_keys(remembered, manifest(store), rows(*given))
 
 
 def test_files_in_other_folders_may_be_another_collection(
@@ -153,10 +155,10 @@ def test_a_row_is_known_by_its_id_and_its_text() -> None:
         return pa.record_batch({"id": pa.array(list(ids)), "row_hash": hashes})
 
     known = RowKeys(by_row=True)
-    old = known.keyed(batch("abc", "xyz"), is_new=False)
-    new = known.keyed(batch("abd", "xvz"), is_new=True)
+    old = known.key_rows(batch("abc", "xyz"), is_new=False)
+    new = known.key_rows(batch("abd", "xvz"), is_new=True)
     parts = [packed for part in (old, new) for _, packed in part.by_bucket(1)]
-    assert rows_gone(parts) == 2  # b has another text, c another id
+    assert count_rows_gone(parts) == 2  # b has another text, c another id
 
 
 def test_ids_from_a_column_are_compared_whatever_files_they_are_in(
@@ -165,4 +167,4 @@ def test_ids_from_a_column_are_compared_whatever_files_they_are_in(
     folder = tmp_path / "in"
     write_parquet(folder / "a.parquet", sentences(4), id=pa.array(list("abcd")))
     night(store, folder / "*")
-    assert row_keys(job_of(store, "x").run.options, manifest(store), rows()) == RowKeys()
+    assert choose_row_keys(job_of(store, "x").run.options, manifest(store), rows()) == RowKeys()

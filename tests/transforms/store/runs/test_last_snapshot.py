@@ -34,7 +34,7 @@ from sentence_beam.transforms.store.runs.commit import Run
 from sentence_beam.transforms.store.runs.reused_vectors import (
     LastSnapshot,
     OldShards,
-    with_before,
+    add_units_before,
 )
 from sentence_beam.transforms.store.runs.run_result import now
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
@@ -97,7 +97,7 @@ def spans_before(
     for span, file in zip(spans, files, strict=True):
         parts = span.spans if isinstance(span, GroupSpan) else (Span(file, 0, 0, 100),)
         rows = plan_rows([PlannedFile(part.file, (part,)) for part in parts])
-        found += with_before(iter([span]), rows, last)
+        found += add_units_before(iter([span]), rows, last)
     return found
 
 
@@ -124,12 +124,12 @@ def test_files_of_a_group_are_known_as_others_are(last: Manifest) -> None:
 def test_old_units_are_those_of_the_name_and_of_the_bytes(last: Manifest) -> None:
     known = LastSnapshot(last.root, last.run, SPACE)
     units = {unit.file: unit for unit in records_of(last.root)}
-    assert known.of_files([replace(A, before=(A.key, ""))]) == [units["a.txt"]]
+    assert known.find_units_of_files([replace(A, before=(A.key, ""))]) == [units["a.txt"]]
     both = [replace(A, before=(A.key, B.key)), replace(B, before=(B.key, ""))]
-    assert {unit.file for unit in known.of_files(both)} == {"a.txt", "b.txt"}
-    assert len(known.of_files(both)) == 2
-    assert known.of_files([input_file("c.txt")]) == []
-    assert LastSnapshot(last.root, None, SPACE).of_files(both) == []
+    assert {unit.file for unit in known.find_units_of_files(both)} == {"a.txt", "b.txt"}
+    assert len(known.find_units_of_files(both)) == 2
+    assert known.find_units_of_files([input_file("c.txt")]) == []
+    assert LastSnapshot(last.root, None, SPACE).find_units_of_files(both) == []
 
 
 def test_only_so_many_other_names_are_looked_up(
@@ -137,10 +137,10 @@ def test_only_so_many_other_names_are_looked_up(
 ) -> None:
     monkeypatch.setattr(reused_vectors, "RENAMED", 1)
     files = [input_file(f"{key}.txt", before=("", key)) for key in (B.key, A.key)]
-    found = LastSnapshot(last.root, last.run, SPACE).of_files(files)
+    found = LastSnapshot(last.root, last.run, SPACE).find_units_of_files(files)
     assert [unit.file for unit in found] == ["b.txt"]
     own = [replace(file, before=file.before[::-1]) for file in files]
-    assert len(LastSnapshot(last.root, last.run, SPACE).of_files(own)) == 2
+    assert len(LastSnapshot(last.root, last.run, SPACE).find_units_of_files(own)) == 2
 
 
 def test_a_unit_is_known_if_its_snapshot_or_its_run_was_committed(tmp_path: Path) -> None:
@@ -180,31 +180,31 @@ def test_a_bucket_has_the_texts_of_those_it_was_part_of(tmp_path: Path) -> None:
     known = LastSnapshot(root, "run1", SPACE)
 
     def of(bits: int, number: int) -> list[str]:
-        return [unit.unit for unit in known.of_bucket(Bucket(bits, number))]
+        return [unit.unit for unit in known.find_units_of_bucket(Bucket(bits, number))]
 
     assert (of(2, 1), of(1, 1), of(3, 7)) == (["2-1"], ["2-2", "2-3"], ["2-3"])
-    assert LastSnapshot(root, None, SPACE).of_bucket(Bucket(2, 1)) == []
-    old = LastSnapshot(root, "run1", SPACE).of_unit(rows_of("3-2", None))
+    assert LastSnapshot(root, None, SPACE).find_units_of_bucket(Bucket(2, 1)) == []
+    old = LastSnapshot(root, "run1", SPACE).open_shards_of(rows_of("3-2", None))
     assert old.find(row_hashes(["1 0", "2 0"])).places.tolist() == [0]
 
 
 def test_a_store_by_file_has_no_buckets(last: Manifest) -> None:
-    assert LastSnapshot(last.root, last.run, SPACE).of_bucket(Bucket(0, 0)) == []
+    assert LastSnapshot(last.root, last.run, SPACE).find_units_of_bucket(Bucket(0, 0)) == []
 
 
 def test_vectors_of_a_file_are_found_for_all_its_units(last: Manifest) -> None:
     snapshot = LastSnapshot(last.root, last.run, SPACE)
     file = replace(A, before=(A.key, ""))
-    first = snapshot.of_unit(rows_of(f"{A.key}-{0:012d}", file))
+    first = snapshot.open_shards_of(rows_of(f"{A.key}-{0:012d}", file))
     assert first.find(row_hashes(["b 0", "a 1"])).places.tolist() == [1]
-    assert snapshot.of_unit(rows_of(f"{A.key}-{50:012d}", file)) is first
-    other = snapshot.of_unit(rows_of(f"{B.key}-{0:012d}", replace(B, before=(B.key, ""))))
+    assert snapshot.open_shards_of(rows_of(f"{A.key}-{50:012d}", file)) is first
+    other = snapshot.open_shards_of(rows_of(f"{B.key}-{0:012d}", replace(B, before=(B.key, ""))))
     assert other.find(row_hashes(["b 0", "a 1"])).places.tolist() == [0]
     sources = (file, replace(B, before=(B.key, "")))
-    group = snapshot.of_unit(rows_of("f1-0.1", None, sources))
+    group = snapshot.open_shards_of(rows_of("f1-0.1", None, sources))
     assert sorted(group.find(row_hashes(["b 0", "a 1", "no"])).places.tolist()) == [0, 1]
-    assert snapshot.of_unit(rows_of("f1-0.2", None, ())) is group
-    assert snapshot.of_unit(rows_of("f1-1.0", None, ())) is not group
+    assert snapshot.open_shards_of(rows_of("f1-0.2", None, ())) is group
+    assert snapshot.open_shards_of(rows_of("f1-1.0", None, ())) is not group
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_final_vectors_are_taken_only_for_the_same_floats(
 
 def test_without_a_snapshot_nothing_is_found(tmp_path: Path) -> None:
     snapshot = LastSnapshot(str(tmp_path), None, SPACE)
-    found = snapshot.of_unit(rows_of(f"{A.key}-{0:012d}", A)).find(row_hashes(["a 0"]))
+    found = snapshot.open_shards_of(rows_of(f"{A.key}-{0:012d}", A)).find(row_hashes(["a 0"]))
     assert (len(found.places), found.vectors, found.damaged) == (0, None, ())
 
 

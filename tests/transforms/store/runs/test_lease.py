@@ -88,7 +88,9 @@ def test_a_lease_that_could_not_be_given_back_closes_the_store_to_nobody_in_this
     lease.release(root, "run2")
     lease.acquire(
         root,
-        holder(run="run2", pid=other_process, process_start=writer_process.start_of(other_process)),
+        holder(
+            run="run2", pid=other_process, process_start=writer_process.read_start(other_process)
+        ),
     )
     with pytest.raises(SentenceBeamError, match="run2"):
         lease.acquire(root, holder(run="run3"))
@@ -103,12 +105,12 @@ def test_a_dead_writers_lease_is_taken_over(tmp_path: Path, dead_pid: int) -> No
 def test_a_process_that_nobody_has_counted_yet_is_dead(tmp_path: Path) -> None:
     child = subprocess.Popen(["sleep", "600"])
     lease.acquire(
-        str(tmp_path), holder(pid=child.pid, process_start=writer_process.start_of(child.pid))
+        str(tmp_path), holder(pid=child.pid, process_start=writer_process.read_start(child.pid))
     )
     with pytest.raises(SentenceBeamError, match="run1"):
         lease.check(str(tmp_path))
     child.kill()
-    while writer_process.start_of(child.pid) is not None:
+    while writer_process.read_start(child.pid) is not None:
         time.sleep(0.001)
     lease.check(str(tmp_path))
     child.wait()
@@ -117,7 +119,7 @@ def test_a_process_that_nobody_has_counted_yet_is_dead(tmp_path: Path) -> None:
 def test_a_later_process_of_the_same_id_is_not_the_writer(
     tmp_path: Path, other_process: int
 ) -> None:
-    start = writer_process.start_of(other_process)
+    start = writer_process.read_start(other_process)
     assert start
     lease.acquire(str(tmp_path), holder(pid=other_process, process_start=start))
     with pytest.raises(SentenceBeamError, match="is being written by run run1"):
@@ -534,7 +536,7 @@ def test_who_waits_for_a_writer_is_told_how_long(
 
 
 def test_a_step_that_lost_the_lease_names_the_store(tmp_path: Path) -> None:
-    looks = lease.looks_of(str(tmp_path), "run1")
+    looks = lease.get_looks(str(tmp_path), "run1")
     looks.is_lost = True
     lease.Renewal(str(tmp_path), "run1", leased=False)()
     with pytest.raises(SentenceBeamError) as caught:

@@ -19,7 +19,7 @@ from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.runs import changed_rows, listed_changes
 from sentence_beam.transforms.store.runs.changed_rows import Changes, SnapshotShard
 from sentence_beam.transforms.store.runs.listed_changes import SCHEMA, diff
-from sentence_beam.transforms.store.tables.unit_rows import differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import find_differing_parts
 
 Rows = list[tuple[str, str]]
 
@@ -29,14 +29,14 @@ def counted(root: str, buckets: int) -> Changes:
     old, new = (open_store(root, run_name(number)).manifest for number in (0, 1))
     found: dict[int, list[bytes]] = {}
     for units, is_new in zip(
-        differing_parts(root, old.units, new.units), (False, True), strict=True
+        find_differing_parts(root, old.units, new.units), (False, True), strict=True
     ):
         for unit in units.to_pylist():
             shard = SnapshotShard(unit["path"], unit["bytes"], is_new)
             block = changed_rows.read_block(root, [shard], ())
             for bucket, rows in changed_rows.by_bucket(block, buckets):
                 found.setdefault(bucket, []).append(rows)
-    parts = (changed_rows.changed_rows(changed_rows.unpacked(rows)) for rows in found.values())
+    parts = (changed_rows.find_changed_rows(changed_rows.unpacked(rows)) for rows in found.values())
     return sum(map(changed_rows.count_changes, parts), Changes())
 
 

@@ -34,7 +34,7 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
 )
 from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
 from sentence_beam.transforms.store.tables import table_parts
-from sentence_beam.transforms.store.tables.names import stretch_of
+from sentence_beam.transforms.store.tables.names import find_stretch
 from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, MADE, UNITS
 from sentence_beam.transforms.store.tables.table_parts import read_table, write_table
 
@@ -154,7 +154,7 @@ def travelled(made: Iterable[Row]) -> list[tuple[int, bytes]]:
     found: dict[int, list[Any]] = {}
     for row in made:
         values = tuple(row[name] for name in MADE.names)
-        found.setdefault(stretch_of(name_of(row)), []).append(values)
+        found.setdefault(find_stretch(name_of(row)), []).append(values)
     return [(number, pack(rows)) for number, rows in found.items()]
 
 

@@ -20,11 +20,11 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     PLAN,
     PlanNotes,
     RecordedPlan,
-    all_carried,
+    carry_all,
     has_plan,
     read_plan,
 )
-from sentence_beam.transforms.store.tables.names import stretches_of
+from sentence_beam.transforms.store.tables.names import find_stretches
 from sentence_beam.transforms.store.tables.table_columns import FILES
 
 RUN = "run1"
@@ -108,13 +108,13 @@ def test_the_spans_are_one_row_each_in_the_order_of_their_stretches(root: str) -
         row = found[span.name]
         assert (row["start"], row["stop"], row["rows"]) == (span.start, span.stop, span.rows)
         assert paths[row["place"]] == span.file.relative
-    order = stretches_of(plan.spans.column("name").combine_chunks()).tolist()
+    order = find_stretches(plan.spans.column("name").combine_chunks()).tolist()
     assert order == sorted(order)
 
 
 def test_the_work_is_handed_out_again(root: str) -> None:
     syntax = file("a").syntax
-    found = list(read_plan(root, RUN).spans_to_embed(syntax))
+    found = list(read_plan(root, RUN).list_spans_to_embed(syntax))
     assert found == list(work())
 
 
@@ -147,7 +147,7 @@ def test_a_plan_of_all_files_of_a_snapshot_carries_them() -> None:
     row |= {"format": "text", "checksum": "c", "version": "v", "size": 3, "group": "f0-0"}
     row |= {"units": 2, "rows": 4, "read": 5, "written": 4}
     files = pa.Table.from_pylist([row | {"path": name} for name in "abc"], FILES)
-    found = all_carried(files)
+    found = carry_all(files)
     assert found.schema == PLAN
     assert found.select(FILES.names) == files
     assert set(found.column("carried").to_pylist()) == {True}

@@ -9,8 +9,8 @@ from helpers.snapshots import night, numbered, run_name
 from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.runs.run_result import (
-    checked_result,
     has_committed,
+    read_checked_result,
     read_result,
 )
 from sentence_beam.transforms.store.verification import faults
@@ -74,4 +74,4 @@ def test_a_result_with_another_field_or_without_a_digest_is_none(root: str) -> N
         path.write_text(json.dumps(wrong))
         assert not has_committed(root, run_name(0))
         with pytest.raises(SentenceBeamError, match=f"is not the result of a run .*{reason}"):
-            checked_result(root, run_name(0))
+            read_checked_result(root, run_name(0))

@@ -11,7 +11,7 @@ from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.ledger import check_apart
 from sentence_beam.transforms.store.records import KEPT_COUNTS, WORK_COUNTS, UnitRecord
 from sentence_beam.transforms.store.runs.run_sums import Sums, Tally
-from sentence_beam.transforms.store.tables.table_columns import units_table
+from sentence_beam.transforms.store.tables.table_columns import make_units_table
 
 WORK = {name: 3 + place for place, name in enumerate(WORK_COUNTS)}
 KEPT = {"read": 10, "rejected": 4, "blank": 2, "forgotten": 1, "truncated": 11, "lost": 13}
@@ -21,9 +21,9 @@ def summed(made: list[UnitRecord], carried: list[UnitRecord] | None = None) -> S
     """The sums of a run with these units."""
     sums = Sums("run2")
     sums.add_made(made_table(made))
-    sums.add_carried(units_table(carried or []))
-    sums.add_units(units_table(carried or []))
-    sums.add_units(units_table(made))
+    sums.add_carried(make_units_table(carried or []))
+    sums.add_units(make_units_table(carried or []))
+    sums.add_units(make_units_table(made))
     return sums
 
 
@@ -164,7 +164,7 @@ def test_the_share_of_unknown_tokens_is_of_what_a_run_embedded() -> None:
     ledger = tally(
         [unit_record(1, known=60, unknown=40)], [unit_record(1, known=0, unknown=500)]
     ).ledger
-    assert ledger.of_work("known", "unknown") == [60, 40]
+    assert ledger.list_work("known", "unknown") == [60, 40]
     assert ledger.has_too_many_unknown(0.3, 10)
     assert not ledger.has_too_many_unknown(0.4, 10)
     assert not ledger.has_too_many_unknown(0.3, 41)

@@ -14,7 +14,7 @@ from helpers.unit_records import unit_record
 
 from sentence_beam.transforms.base.errors import LedgerError, SentenceBeamError
 from sentence_beam.transforms.corpus.buckets import Buckets
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import TableEntry
 from sentence_beam.transforms.store.records import UnitRecord
@@ -26,7 +26,7 @@ from sentence_beam.transforms.store.runs.recorded_plan import (
     RecordedPlan,
 )
 from sentence_beam.transforms.store.runs.settled_tables import Settled, settle_units
-from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, records_of
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, make_records
 from sentence_beam.transforms.store.tables.table_parts import read_table
 
 PATHS = ("a", "b", "c", "d")
@@ -35,13 +35,13 @@ NOTHING = TableEntry()
 
 
 def name(path: str, number: int = 0) -> str:
-    return f"{key_of(path)}-{number:012d}"
+    return f"{make_key(path)}-{number:012d}"
 
 
 def unit(path: str, rows: int = 4, number: int = 0, **values: Any) -> UnitRecord:
     """A unit of a file with embedded rows."""
     named = name(path, number)
-    shard = {"path": layout.shard(named, "0" * 16), "sha256": key_of(path) * 4, "form": "0" * 16}
+    shard = {"path": layout.shard(named, "0" * 16), "sha256": make_key(path) * 4, "form": "0" * 16}
     made = unit_record(rows, unit=named, file=path, range=(0, None), embedded=rows, **shard)
     return replace(made, **values)
 
@@ -153,7 +153,7 @@ def test_a_renamed_file_keeps_its_shards_under_other_names(store: Store) -> None
     for now, was in (("new", "a"), ("a", "b"), ("c", "c")):
         row = rows[name(now)]
         assert (row["file"], row["path"]) == (now, layout.shard(name(was), "0" * 16))
-        assert row["sha256"].hex() == key_of(was) * 4
+        assert row["sha256"].hex() == make_key(was) * 4
     assert found.tally.ledger.carried == 22
 
 
@@ -333,7 +333,7 @@ def test_by_content_the_units_of_the_last_snapshot_make_way(
     read = watch_parts(monkeypatch)
     found = store.settle(**by_content(BY_CONTENT))
     assert read == []
-    assert records_of(read_table(store.root, "units", found.units)) == [
+    assert make_records(read_table(store.root, "units", found.units)) == [
         replace(one, embedded=0) for one in BY_CONTENT
     ]
     assert store.file_rows(found)["a"]["units"] == 0

@@ -18,7 +18,7 @@ from sentence_beam.transforms.base.errors import SentenceBeamError
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.space.identity import PRECISIONS
 from sentence_beam.transforms.store.shards.precision import RANGED, Coding, Ranges, quantize
-from sentence_beam.transforms.store.shards.shard_bytes import shard_bytes, unit_digest
+from sentence_beam.transforms.store.shards.shard_bytes import compute_unit_digest, make_shard_bytes
 from sentence_beam.transforms.store.shards.shard_reading import read_pooled, read_shard
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 from sentence_beam.transforms.store.shards.unit_vectors import Vectors
@@ -99,7 +99,7 @@ def test_codes_take_about_a_byte(space: Space) -> None:
     counts = np.full(rows, 5, np.int32)
     vectors = Vectors(embedding, np.ones(rows, np.float32), counts, np.zeros(rows, bool), counts)
     unit = make_unit(space, [str(i) for i in range(rows)])
-    data = shard_bytes(
+    data = make_shard_bytes(
         Coding(space, Ranges.from_vectors(embedding)), unit.rows, unit.hashes, vectors, {}
     )
     column = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(1)
@@ -110,7 +110,7 @@ def test_codes_take_about_a_byte(space: Space) -> None:
 def test_other_ranges_give_another_name(space: Space) -> None:
     space = replace(space, precision="uint8")
     unit = make_unit(space, ["x", "y"])
-    names = {unit_digest(space, unit.rows, unit.hashes, 0, ranges) for ranges in (
+    names = {compute_unit_digest(space, unit.rows, unit.hashes, 0, ranges) for ranges in (
         None, Ranges.from_vectors(np.eye(4, dtype=np.float32)), Ranges.from_vectors(2 * np.eye(4, dtype=np.float32)))}  # fmt: skip
     assert len(names) == 3
 

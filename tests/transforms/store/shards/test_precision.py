@@ -17,12 +17,12 @@ from sentence_beam.transforms.store.shards.precision import (
     CODES,
     RANGED,
     Ranges,
-    code_width,
+    compute_code_width,
+    count_vector_bytes,
     dequantize,
     keep_ranges,
-    kept_ranges,
     quantize,
-    vector_bytes,
+    read_kept_ranges,
 )
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -74,9 +74,9 @@ def test_a_stored_vector_is_stored_as_it_is(given, precision):
     vectors, ranges = given
     codes = quantize(vectors, precision, ranges)
     assert codes.dtype == CODES[precision]
-    assert codes.shape == (len(vectors), code_width(precision, vectors.shape[1]))
+    assert codes.shape == (len(vectors), compute_code_width(precision, vectors.shape[1]))
     floats = 0 if precision == "float32" else vectors.nbytes
-    assert len(vectors) * vector_bytes(precision, vectors.shape[1]) == codes.nbytes + floats
+    assert len(vectors) * count_vector_bytes(precision, vectors.shape[1]) == codes.nbytes + floats
     back = dequantize(codes, precision, vectors.shape[1], ranges)
     assert back.dtype == np.float32
     assert np.isfinite(back).all()
@@ -166,6 +166,6 @@ def test_damaged_ranges_are_written_again(tmp_path, space):
     data = path.read_bytes()
     path.write_bytes(data[:-3])
     with pytest.raises(SentenceBeamError, match="restore it"):
-        kept_ranges(str(tmp_path), entry)
+        read_kept_ranges(str(tmp_path), entry)
     assert keep_ranges(str(tmp_path), ranges, space) == entry
     assert path.read_bytes() == data

@@ -13,11 +13,11 @@ def test_a_new_own_column_is_one_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     shard_columns.check_kept(RememberedOptions(keep_columns=("language",)))
     monkeypatch.setattr(shard_columns, "OWN", (*shard_columns.OWN, new))
     assert (
-        shard_columns.schema_of_own(pa.list_(pa.float32(), 3), False).field("language").type
+        shard_columns.make_own_schema(pa.list_(pa.float32(), 3), False).field("language").type
         == pa.string()
     )
-    assert "language" in shard_columns.own_columns(["id"])
-    assert "language" in shard_columns.hidden_columns(False)
+    assert "language" in shard_columns.list_own_columns(["id"])
+    assert "language" in shard_columns.list_hidden_columns(False)
     with pytest.raises(OptionError, match="every shard has a column language of its own"):
         shard_columns.check_kept(RememberedOptions(keep_columns=("language",)))
 
@@ -32,8 +32,8 @@ def test_what_leaves_a_store_of_the_own_columns() -> None:
 def test_own_columns_of_pieces_are_in_shards_of_pieces_alone() -> None:
     vectors = pa.list_(pa.float32(), 3)
     rows = ["id", "embedding", "norm", "row_hash", "tokens", "truncated"]
-    assert shard_columns.schema_of_own(vectors, False).names == rows
-    assert shard_columns.schema_of_own(vectors, True).names == [
+    assert shard_columns.make_own_schema(vectors, False).names == rows
+    assert shard_columns.make_own_schema(vectors, True).names == [
         *rows,
         "piece",
         "pieces",
@@ -41,8 +41,8 @@ def test_own_columns_of_pieces_are_in_shards_of_pieces_alone() -> None:
         "end",
         "doc_hash",
     ]
-    assert "doc_hash" not in shard_columns.hidden_columns(False)
-    assert "doc_hash" in shard_columns.hidden_columns(True)
+    assert "doc_hash" not in shard_columns.list_hidden_columns(False)
+    assert "doc_hash" in shard_columns.list_hidden_columns(True)
 
 
 @pytest.mark.parametrize(

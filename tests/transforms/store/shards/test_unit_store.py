@@ -9,7 +9,7 @@ from helpers.units import make_unit, make_vectors
 
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.shards.precision import Coding
-from sentence_beam.transforms.store.shards.shard_bytes import shard_bytes
+from sentence_beam.transforms.store.shards.shard_bytes import make_shard_bytes
 from sentence_beam.transforms.store.shards.shard_reading import inspect_shard
 from sentence_beam.transforms.store.shards.unit_store import UnitCounts, UnitStore
 
@@ -118,7 +118,7 @@ def test_equal_rows_and_vectors_give_equal_bytes(space: Space) -> None:
     unit = make_unit(space, ["x", "y"])
     counts = {"rows": 2, "read": 2, "rejected": 0, "tokens": 9, "truncated": 0, "lost": 0}
     made = [
-        shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), counts)
+        make_shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), counts)
         for _ in range(2)
     ]
     assert made[0] == made[1]

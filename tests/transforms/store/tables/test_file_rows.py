@@ -11,27 +11,27 @@ from helpers.unit_records import unit_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.store.records import UnitRecord
 from sentence_beam.transforms.store.tables.file_rows import (
     Compared,
     compare,
-    compressions,
-    content_marks,
+    compare_groups,
+    count_rows_of_files_gone,
     count_units,
-    full_path,
-    full_paths,
-    groups_as_before,
-    moved_files,
+    count_written,
+    find_compressions,
+    find_moved_files,
+    get_full_path,
+    list_full_paths,
+    make_content_marks,
+    match_bytes,
     must_make_way,
-    place_of,
-    rows_of_files_gone,
-    same_bytes,
-    with_counts,
-    written_rows,
+    set_counts,
+    split_place,
 )
 from sentence_beam.transforms.store.tables.names import Owners
-from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, units_table
+from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FILES, make_units_table
 
 
 @pytest.mark.parametrize(
@@ -46,29 +46,29 @@ from sentence_beam.transforms.store.tables.table_columns import FILE_COUNTS, FIL
 def test_a_full_path_is_the_folder_and_the_path_or_itself(
     source: str, path: str, folder: str | None
 ) -> None:
-    place = place_of(source, path)
+    place = split_place(source, path)
     assert place["folder"] == folder
-    assert full_path({**place, "path": path}) == source
+    assert get_full_path({**place, "path": path}) == source
 
 
 @given(st.text(), st.text(min_size=1))
 def test_every_full_path_comes_back(source: str, path: str) -> None:
     for whole in (source, source + path):
-        assert full_path({**place_of(whole, path), "path": path}) == whole
+        assert get_full_path({**split_place(whole, path), "path": path}) == whole
 
 
 def unit(name: str, rows: int, **values: object) -> UnitRecord:
     return unit_record(rows, unit=name, read=rows + 1, rejected=1, **values)
 
 
-UNITS = units_table(
+UNITS = make_units_table(
     [
-        unit(f"{key_of('a')}-{0:012d}", 3),
-        unit(f"{key_of('a')}-{5:012d}.0", 4),
-        unit(f"{key_of('c')}-{0:012d}", 8, documents=2),
+        unit(f"{make_key('a')}-{0:012d}", 3),
+        unit(f"{make_key('a')}-{5:012d}.0", 4),
+        unit(f"{make_key('c')}-{0:012d}", 8, documents=2),
         unit("f0-0.0", 5),
         unit("f0-0.1", 6),
-        unit(f"{key_of('gone')}-{0:012d}", 7),
+        unit(f"{make_key('gone')}-{0:012d}", 7),
     ]
 )
 
@@ -89,12 +89,12 @@ def test_units_count_for_their_file_and_those_of_a_group_for_its_first() -> None
 
 
 def test_a_unit_of_documents_wrote_these_and_not_their_pieces() -> None:
-    wanted = {f"{key_of('c')}-{0:012d}": 2}
+    wanted = {f"{make_key('c')}-{0:012d}": 2}
     names = UNITS["unit"].to_pylist()
     rows = [
         wanted.get(name, row) for name, row in zip(names, UNITS["rows"].to_pylist(), strict=True)
     ]
-    assert written_rows(UNITS).tolist() == rows
+    assert count_written(UNITS).tolist() == rows
 
 
 def test_files_with_other_counts_are_the_same_otherwise() -> None:
@@ -102,7 +102,7 @@ def test_files_with_other_counts_are_the_same_otherwise() -> None:
     row |= {"format": "text", "checksum": "c", "version": "v", "size": 3}
     files = pa.Table.from_pylist([row | {"path": path} for path in "abc"], FILES)
     counts = {name: np.arange(3) + place for place, name in enumerate(FILE_COUNTS)}
-    found = with_counts(files, counts)
+    found = set_counts(files, counts)
     assert found.schema == FILES
     for name in FILES.names:
         wanted = counts[name].tolist() if name in counts else files[name].to_pylist()
@@ -135,8 +135,8 @@ def test_full_paths_of_a_table_are_those_of_its_rows() -> None:
         file_row("b.txt", folder=None),
         file_row("rows", folder=None, source="rows of a program"),
     )
-    assert full_paths(files).to_pylist() == ["/in/a/b.txt", "b.txt", "rows of a program"]
-    assert full_paths(files).to_pylist() == [full_path(row) for row in files.to_pylist()]
+    assert list_full_paths(files).to_pylist() == ["/in/a/b.txt", "b.txt", "rows of a program"]
+    assert list_full_paths(files).to_pylist() == [get_full_path(row) for row in files.to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_full_paths_of_a_table_are_those_of_its_rows() -> None:
 def test_compression_follows_from_the_end_of_the_name(
     path: str, file_format: str, suffix: str
 ) -> None:
-    assert compressions(table(file_row(path, format=file_format))).to_pylist() == [suffix]
+    assert find_compressions(table(file_row(path, format=file_format))).to_pylist() == [suffix]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_compression_follows_from_the_end_of_the_name(
 def test_marks_of_content_differ_for_other_content_alone(other: dict[str, Any]) -> None:
     one = file_row("a.jsonl", "c")
     same = file_row("b.jsonl", "c", folder="/other/", group="f0-0", cut=7, version="x", rows=9)
-    first, second, third = content_marks(table(one, same, one | other)).to_pylist()
+    first, second, third = make_content_marks(table(one, same, one | other)).to_pylist()
     assert first == second != third
 
 
@@ -180,7 +180,7 @@ def test_marks_of_content_have_the_values_in_paths_that_a_run_reads() -> None:
     files = table(*(file_row(path, "c") for path in paths))
 
     def differing(*names: str) -> int:
-        return len(content_marks(files, names).unique())
+        return len(make_content_marks(files, names).unique())
 
     assert [differing(), differing("lang"), differing("lang", "day"), differing("n")] == [
         1, 2, 3, 1,
@@ -239,28 +239,28 @@ def test_each_wanted_file_gets_a_free_one_with_its_content() -> None:
     last = table(*(file_row(f"old {n}", checksum) for n, checksum in enumerate("ccdxc")))
     listed = table(*(file_row(f"new {n}", checksum) for n, checksum in enumerate("dcecc")))
     free = mask(1, 0, 1, 1, 1)
-    every = same_bytes(listed, mask(1, 1, 1, 1, 1), last, free)
+    every = match_bytes(listed, mask(1, 1, 1, 1, 1), last, free)
     assert every.tolist() == [2, 0, -1, 4, -1], "two free files have the content of three"
-    some = same_bytes(listed, mask(0, 0, 1, 0, 1), last, free)
+    some = match_bytes(listed, mask(0, 0, 1, 0, 1), last, free)
     assert some.tolist() == [-1, -1, -1, -1, 0]
     none, all_five = mask(0, 0, 0, 0, 0), mask(1, 1, 1, 1, 1)
-    assert same_bytes(listed, none, last, free).tolist() == [-1] * 5
-    assert same_bytes(listed, all_five, last, none).tolist() == [-1] * 5
+    assert match_bytes(listed, none, last, free).tolist() == [-1] * 5
+    assert match_bytes(listed, all_five, last, none).tolist() == [-1] * 5
 
 
 def test_equal_files_below_folders_of_other_values_are_not_the_same() -> None:
     last = table(file_row("lang=de/a", "c"), file_row("lang=en/a", "c"))
     listed = table(file_row("lang=en/b", "c"), file_row("lang=fr/b", "c"))
     wanted = free = mask(1, 1)
-    assert same_bytes(listed, wanted, last, free).tolist() == [0, 1]
-    assert same_bytes(listed, wanted, last, free, ["lang"]).tolist() == [1, -1]
+    assert match_bytes(listed, wanted, last, free).tolist() == [0, 1]
+    assert match_bytes(listed, wanted, last, free, ["lang"]).tolist() == [1, -1]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
 def test_no_two_files_get_one_and_none_is_left_over(new: list[str], old: list[str]) -> None:
     listed = table(*(file_row(f"new {n}", checksum) for n, checksum in enumerate(new)))
     last = table(*(file_row(f"old {n}", checksum) for n, checksum in enumerate(old)))
-    found = same_bytes(listed, np.ones(len(new), bool), last, np.ones(len(old), bool))
+    found = match_bytes(listed, np.ones(len(new), bool), last, np.ones(len(old), bool))
     pairs = [(checksum, int(at)) for checksum, at in zip(new, found, strict=True) if at >= 0]
     assert len({at for _, at in pairs}) == len(pairs)
     assert all(old[at] == checksum for checksum, at in pairs)
@@ -284,35 +284,35 @@ def test_moved_files_have_the_same_full_path_or_equal_bytes() -> None:
         file_row("new", "c4"),  # of one that is still there
         file_row("stays", "c4"),
     )
-    assert moved_files(listed, last).tolist() == [4, 1, 2, -1, -1]
+    assert find_moved_files(listed, last).tolist() == [4, 1, 2, -1, -1]
 
 
 def test_a_file_at_its_old_place_is_not_another_one_too() -> None:
     """It has the bytes of two files that left: the one at its place counts for it alone."""
     last = table(file_row("sub/a", "c"), file_row("z", "d"))
     listed = table(file_row("a", "d", folder="/in/sub/"), file_row("b", "c"), file_row("y", "d"))
-    assert moved_files(listed, last).tolist() == [0, -1, 1]
+    assert find_moved_files(listed, last).tolist() == [0, -1, 1]
 
 
 def test_files_without_bytes_do_not_move() -> None:
     full, empty = file_row("b", "c"), file_row("b", "c", size=0)
-    assert moved_files(table(full), table(full | {"path": "a"})).tolist() == [0]
-    assert moved_files(table(empty), table(empty | {"path": "a"})).tolist() == [-1]
+    assert find_moved_files(table(full), table(full | {"path": "a"})).tolist() == [0]
+    assert find_moved_files(table(empty), table(empty | {"path": "a"})).tolist() == [-1]
     moved = {"path": "in/b", "folder": "/"}
-    assert moved_files(table(full | moved), table(full)).tolist() == [0]
-    assert moved_files(table(empty | moved), table(full)).tolist() == [-1]
-    assert moved_files(table(full | moved), table(empty)).tolist() == [-1]
+    assert find_moved_files(table(full | moved), table(full)).tolist() == [0]
+    assert find_moved_files(table(empty | moved), table(full)).tolist() == [-1]
+    assert find_moved_files(table(full | moved), table(empty)).tolist() == [-1]
     one_byte = file_row("b", "c", size=1)
-    assert moved_files(table(one_byte), table(one_byte | {"path": "a"})).tolist() == [0]
+    assert find_moved_files(table(one_byte), table(one_byte | {"path": "a"})).tolist() == [0]
 
 
 def test_nothing_moves_without_a_new_and_a_missing_file() -> None:
     files = table(file_row("a", "c"), file_row("b", "c"))
-    assert moved_files(files, NO_FILES).tolist() == [-1, -1]
-    assert moved_files(NO_FILES, files).tolist() == []
-    assert moved_files(files, files).tolist() == [-1, -1]
-    assert moved_files(files.slice(0, 1), files).tolist() == [-1]
-    assert moved_files(files, files.slice(0, 1)).tolist() == [-1, -1]
+    assert find_moved_files(files, NO_FILES).tolist() == [-1, -1]
+    assert find_moved_files(NO_FILES, files).tolist() == []
+    assert find_moved_files(files, files).tolist() == [-1, -1]
+    assert find_moved_files(files.slice(0, 1), files).tolist() == [-1]
+    assert find_moved_files(files, files.slice(0, 1)).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize(
@@ -374,14 +374,14 @@ def test_rows_of_a_group_count_as_gone_with_the_last_of_its_files(
             for place, (group, count) in enumerate(zip(groups, written, strict=True))
         )
     )
-    assert rows_of_files_gone(last, mask(*is_there)) == rows
+    assert count_rows_of_files_gone(last, mask(*is_there)) == rows
 
 
 def test_rows_without_any_group_are_gone_with_their_files() -> None:
     last = table(file_row("a", written=3), file_row("b", written=5))
-    assert rows_of_files_gone(last, mask(0, 1)) == 3
-    assert rows_of_files_gone(last, mask(0, 0)) == 8
-    assert rows_of_files_gone(NO_FILES, mask()) == 0
+    assert count_rows_of_files_gone(last, mask(0, 1)) == 3
+    assert count_rows_of_files_gone(last, mask(0, 0)) == 8
+    assert count_rows_of_files_gone(NO_FILES, mask()) == 0
 
 
 OF_GROUPS = table(
@@ -413,11 +413,11 @@ def test_a_group_is_as_before_if_it_has_its_files_unchanged(
     at: list[int], is_same: list[int], groups: str, as_before: list[int]
 ) -> None:
     names = pa.array([None if name == " " else name for name in groups], pa.string())
-    found = groups_as_before(names, Compared(np.array(at), mask(*is_same)), OF_GROUPS)
+    found = compare_groups(names, Compared(np.array(at), mask(*is_same)), OF_GROUPS)
     assert found.tolist() == mask(*as_before).tolist()
 
 
 def test_no_group_is_as_before_in_a_new_store() -> None:
     names = pa.array(["x", None], pa.string())
     compared = Compared(np.array([-1, -1]), mask(0, 0))
-    assert groups_as_before(names, compared, NO_FILES).tolist() == [False, False]
+    assert compare_groups(names, compared, NO_FILES).tolist() == [False, False]

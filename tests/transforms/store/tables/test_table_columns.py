@@ -11,10 +11,10 @@ from sentence_beam.transforms.store.tables import table_columns
 from sentence_beam.transforms.store.tables.table_columns import (
     MADE,
     UNITS,
-    records_of,
-    rows_table,
-    units_table,
-    values_of,
+    list_values,
+    make_records,
+    make_table,
+    make_units_table,
 )
 
 NAME = "0123456789abcdef-000000000000"
@@ -45,14 +45,14 @@ EMPTY = unit_record(0, unit="3-5.1", file="", range=(0, None), bytes=0)
 
 @pytest.mark.parametrize("record", [FULL, EMPTY])
 def test_a_record_comes_back_from_its_row(record: UnitRecord) -> None:
-    (found,) = records_of(made_table([record]))
+    (found,) = make_records(made_table([record]))
     assert found == record
     assert (found.moved, found.measures) == (record.moved, record.measures)
     assert (found.device, found.damaged) == (record.device, record.damaged)
 
 
 def test_a_snapshot_keeps_no_work() -> None:
-    (found,) = records_of(units_table([FULL]))
+    (found,) = make_records(make_units_table([FULL]))
     assert {name: getattr(found, name) for name in WORK_COUNTS} == dict.fromkeys(WORK_COUNTS, 0)
     assert (found.run, found.device, found.measures, found.damaged) == ("", "", {}, ())
     kept = {*KEPT_COUNTS, "path", "rejects", "sha256", "rejects_sha256", "checksum", "form"}
@@ -69,10 +69,10 @@ def test_every_field_of_a_record_has_a_column_or_stays_in_its_sidecar() -> None:
 
 
 def test_a_row_is_the_values_in_the_order_of_the_schema() -> None:
-    values = dict(zip(MADE.names, values_of(FULL), strict=True))
+    values = dict(zip(MADE.names, list_values(FULL), strict=True))
     assert (values["start"], values["stop"], values["sha256"]) == (5, 99, bytes.fromhex("5" * 64))
     assert values["pieces_sum"] == 2**64 - 1
-    assert dict(zip(MADE.names, values_of(EMPTY), strict=True))["file"] is None
+    assert dict(zip(MADE.names, list_values(EMPTY), strict=True))["file"] is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 10])
@@ -80,11 +80,11 @@ def test_many_rows_are_made_some_at_a_time(count: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(table_columns, "ROWS_AT_ONCE", 3)
     rows = [(n, str(n)) for n in range(count)]
     schema = pa.schema([("number", pa.int64()), ("text", pa.string())])
-    found = rows_table(iter(rows), schema)
+    found = make_table(iter(rows), schema)
     assert found.schema == schema
     assert [tuple(row.values()) for row in found.to_pylist()] == rows
 
 
 def test_units_are_sorted_by_name() -> None:
     units = [unit_record(n, unit=f"{n:016x}-{0:012d}") for n in (3, 1, 2)]
-    assert units_table(units)["rows"].to_pylist() == [1, 2, 3]
+    assert make_units_table(units)["rows"].to_pylist() == [1, 2, 3]

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from sentence_beam.transforms.base.errors import SentenceBeamError
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.store.entries import TableEntry, TablePart
-from sentence_beam.transforms.store.tables.table_columns import FILES, units_table
+from sentence_beam.transforms.store.tables.table_columns import FILES, make_units_table
 from sentence_beam.transforms.store.tables.table_parts import (
     PartWriter,
-    in_turns,
-    may_have,
+    read_in_turns,
+    read_named_units,
     read_part,
     read_table,
-    units_named,
+    select_parts,
     write_table,
 )
 
@@ -48,12 +48,12 @@ def root(tmp_path: Path) -> str:
 
 def names(count: int, start: int = 0) -> list[str]:
     """Names of units of so many files, sorted."""
-    return sorted(f"{key_of(str(n))}-{0:012d}" for n in range(start, start + count))
+    return sorted(f"{make_key(str(n))}-{0:012d}" for n in range(start, start + count))
 
 
 def units(some: list[str], rows: int = 1) -> pa.Table:
     """Rows of `units` with these names."""
-    return units_table(unit_record(rows, unit=name) for name in some)
+    return make_units_table(unit_record(rows, unit=name) for name in some)
 
 
 def written(root: str, some: list[str], last: TableEntry = NOTHING) -> TableEntry:
@@ -145,7 +145,7 @@ def test_equal_rows_give_equal_parts_whatever_the_history(
 
 
 def _rows(values: dict[str, int]) -> pa.Table:
-    return units_table(unit_record(rows, unit=name) for name, rows in values.items())
+    return make_units_table(unit_record(rows, unit=name) for name, rows in values.items())
 
 
 def _changed(
@@ -166,7 +166,7 @@ def _by_turns(root: str, last: TableEntry, values: dict[str, int]) -> TableEntry
     """Write values as a run does: turn by turn of the last table."""
     writer = PartWriter(root, "units", last)
     waiting = [*values.items()]
-    for parts, rows in in_turns(root, last):
+    for parts, rows in read_in_turns(root, last):
         end = parts[-1].last if parts[-1] is not last.parts[-1] else "~"
         here = dict(item for item in waiting if item[0] <= end)
         waiting = [item for item in waiting if item[0] > end]
@@ -224,7 +224,7 @@ def test_some_parts_are_read_together_and_all_once(
 ) -> None:
     table = written(root, names(100))
     read = watch_parts(monkeypatch)
-    turns = list(in_turns(root, table, ["unit", "rows"]))
+    turns = list(read_in_turns(root, table, ["unit", "rows"]))
     assert sorted(read) == sorted(part.path for part in table.parts)
     assert [part for parts, _ in turns for part in parts] == list(table.parts)
     assert all(len(rows) <= 3 * ROWS or len(parts) == 1 for parts, rows in turns)
@@ -236,7 +236,7 @@ def test_some_parts_are_read_together_and_all_once(
 def test_units_are_found_by_name_in_the_parts_that_can_have_them(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = [key_of(str(n)) for n in range(40)]
+    keys = [make_key(str(n)) for n in range(40)]
     some = sorted(
         [f"{key}-{span:012d}" for key in keys for span in range(2)]
         + [f"{key}-{2:012d}.{piece}" for key in keys for piece in range(3)]
@@ -244,16 +244,16 @@ def test_units_are_found_by_name_in_the_parts_that_can_have_them(
     )
     table = written(root, some)
     wanted = [*keys, *(f"{keys[3]}-{span:012d}" for span in range(4)), *some]
-    wanted += ["f6-0", "f6-0a", "f6-0b", "3-1", "3-", "0", "z", key_of("another")]
+    wanted += ["f6-0", "f6-0a", "f6-0b", "3-1", "3-", "0", "z", make_key("another")]
     for name in wanted:
         read = watch_parts(monkeypatch)
-        found = units_named(root, table, name)["unit"].to_pylist()
+        found = read_named_units(root, table, name)["unit"].to_pylist()
         continued = (name, f"{name}-", f"{name}.")
         assert found == [unit for unit in some if unit == name or unit.startswith(continued[1:])]
         monkeypatch.undo()
         small_parts(monkeypatch, ROWS)
         assert len(read) <= 3
-    assert units_named(root, NOTHING, keys[0]).num_rows == 0
+    assert read_named_units(root, NOTHING, keys[0]).num_rows == 0
 
 
 def test_parts_that_may_have_units_of_some_files(root: str) -> None:
@@ -261,7 +261,7 @@ def test_parts_that_may_have_units_of_some_files(root: str) -> None:
     table = written(root, some)
     for chosen in ([], [3], [0, 99], [10, 11, 12, 60]):
         keys = np.array(sorted(some[place][:16] for place in chosen), "U16")
-        found = may_have(table, keys)
+        found = select_parts(table, keys)
         wanted = [
             part for part in table.parts if any(part.first[:16] <= key <= part.last for key in keys)
         ]
@@ -311,8 +311,8 @@ def check_refused(root: str, table: TableEntry, place: int, said: str) -> None:
     readers: list[Any] = [
         lambda: read_part(root, table.parts[place]),
         lambda: read_table(root, "units", table, ["unit"]),
-        lambda: list(in_turns(root, table)),
-        lambda: units_named(root, table, table.parts[place].first),
+        lambda: list(read_in_turns(root, table)),
+        lambda: read_named_units(root, table, table.parts[place].first),
     ]
     for read in readers:
         with pytest.raises(SentenceBeamError) as raised:

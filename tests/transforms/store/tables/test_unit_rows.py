@@ -11,22 +11,22 @@ from helpers.unit_records import unit_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentence_beam.transforms.corpus.files import key_of
+from sentence_beam.transforms.corpus.files import make_key
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import TableEntry
-from sentence_beam.transforms.store.tables.table_columns import units_table
+from sentence_beam.transforms.store.tables.table_columns import make_units_table
 from sentence_beam.transforms.store.tables.table_parts import write_table
-from sentence_beam.transforms.store.tables.unit_rows import differing, differing_parts
+from sentence_beam.transforms.store.tables.unit_rows import find_differing, find_differing_parts
 
 
 def units(digits: str) -> pa.Table:
     """A unit for each digit of sha256; "-" has no shard."""
     records = []
     for place, digit in enumerate(digits):
-        name = f"{key_of(str(place))}-{0:012d}"
+        name = f"{make_key(str(place))}-{0:012d}"
         shard = {"path": layout.shard(name, "0" * 16), "sha256": digit * 64}
         records.append(unit_record(1, unit=name, **({} if digit == "-" else shard)))
-    return units_table(records)
+    return make_units_table(records)
 
 
 def digits(some: pa.Table) -> Counter[str]:
@@ -36,7 +36,7 @@ def digits(some: pa.Table) -> Counter[str]:
 @settings(max_examples=examples(200), deadline=None)
 @given(st.text("abcd-", max_size=9), st.text("abcd-", max_size=9))
 def test_each_side_has_the_shards_that_the_other_lacks(old: str, new: str) -> None:
-    first, second = differing(units(old), units(new))
+    first, second = find_differing(units(old), units(new))
     here, there = (Counter(text.replace("-", "")) for text in (old, new))
     assert (digits(first), digits(second)) == (here - there, there - here)
     for found, text in ((first, old), (second, new)):
@@ -45,7 +45,7 @@ def test_each_side_has_the_shards_that_the_other_lacks(old: str, new: str) -> No
 
 def test_of_equal_units_the_first_are_those_that_both_have() -> None:
     some = units("aaa")
-    first, second = differing(some, units("a"))
+    first, second = find_differing(some, units("a"))
     assert first["unit"].to_pylist() == some["unit"].to_pylist()[1:]
     assert len(second) == 0
 
@@ -58,9 +58,9 @@ def test_parts_that_both_tables_have_are_not_read(
     old = write_table(root, "units", units("a" * 40), TableEntry())
     new = write_table(root, "units", units("a" * 20 + "b" + "a" * 19), old)
     read = watch_parts(monkeypatch)
-    first, second = differing_parts(root, old, new)
+    first, second = find_differing_parts(root, old, new)
     assert (digits(first), digits(second)) == (Counter("a"), Counter("b"))
     assert len(read) == 2 < len(old.parts)
     read.clear()
-    assert [len(side) for side in differing_parts(root, new, new)] == [0, 0]
+    assert [len(side) for side in find_differing_parts(root, new, new)] == [0, 0]
     assert read == []
