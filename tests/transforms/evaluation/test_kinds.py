@@ -431,6 +431,10 @@ BAD = [
     ("nli:x={}", "label sentence1 sentence2", [["1", "a", "b"]], "TRAIN,DEV,TEST"),
     ("probing:x={}", "tr 1", [], "line 1: not tr, va or te"),
     ("s={}", "score sentence1 sentence2", [["nan", "a", "b"]], "line 2: 'nan' is no score"),
+    ("s={}", "score sentence1 sentence2", [], "holds no scored pair"),
+    ("s={}", "score sentence1 sentence2", [["1", "a"]], "line 2"),
+    ("nothing", "", [], "NAME=PATH"),
+    ("a/b={}", "", [], "the name a/b must not hold a slash"),
     ("nosuch:x={}", "", [], "there is no kind nosuch"),
     ("retrieval:x={0},{0}", "", [], "say a FOLDER, or STORE,queries.jsonl,qrels.tsv"),
     ("retrieval:x={},same-ids=no", "", [], "say same-ids=drop or same-ids=keep, once"),
@@ -444,6 +448,12 @@ def test_bad_data_is_named(tmp_path: Path, word: str, header: str, rows: list, s
     with pytest.raises(OptionError, match=said) as error:
         read_task(word.format(path), "logistic")
     assert "\n" not in str(error.value)
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
+    word = f"x={write(tmp_path / 'x.tsv', 'score sentence1 sentence2', [[1, 'a', 'b']])}"
+    with pytest.raises(OptionError, match="--task x is given twice; say x=PATH,PATH for several"):
+        read_tasks([word, word], [], "logistic")
 
 
 def test_a_label_that_was_never_trained_is_refused(tmp_path: Path) -> None:

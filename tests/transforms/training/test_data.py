@@ -98,6 +98,15 @@ def test_the_syntax_of_files_that_options_say(tmp_path: Path) -> None:
     assert list(found.tuples()) == [("a man", "a dog")]
 
 
+def test_rows_that_are_too_few_or_have_no_score_are_named(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "a.tsv", ROWS))
+    with pytest.raises(OptionError, match="8 rows are fewer than a batch of 9; say --batch 8 or"):
+        read_data(options(inputs=(path,), batch=9, scores=(0.0, 5.0)))
+    swapped = options(inputs=(path,), columns=("score", "sentence1", "sentence2"))
+    with pytest.raises(OptionError, match="row 1: .* in column sentence2 is no score"):
+        read_data(swapped)
+
+
 def test_a_limit_leaves_dev_rows_alone(tmp_path: Path) -> None:
     train, dev = (str(write(tmp_path / name, ROWS)) for name in ("train.tsv", "dev.tsv"))
     found = read_data(options(inputs=(train,), dev=dev, limit=4, batch=4, scores=(0.0, 5.0)))
@@ -111,6 +120,16 @@ def test_columns_are_never_taken_by_their_order() -> None:
     }  # fmt: skip
     with pytest.raises(OptionError, match="no column text1, sentence1, premise or question1"):
         assign_columns("f", names, "classification", [])
+    with pytest.raises(
+        OptionError, match=r"f has no column a \(--columns\); its columns: gold, one"
+    ):
+        assign_columns("f", names, "classification", ["a", "one", "gold"])
+    with pytest.raises(OptionError, match="has the roles text1,text2,label; name each once"):
+        assign_columns("f", names, "classification", ["one", "other"])
+    with pytest.raises(
+        OptionError, match=r"say --columns with those for anchor,positive\[,negative"
+    ):
+        assign_columns("f", names, "ranking", [])
     with pytest.raises(OptionError, match="both text1 and sentence1"):
         assign_columns("f", ["text1", "sentence1", "text2", "label"], "classification", [])
     with pytest.raises(OptionError, match="two columns 'label'"):

@@ -57,3 +57,10 @@ def test_a_cnn_head_learns_at_half_the_rate_on_nli_too() -> None:
         name: options_of(name).lr for name in ("sbert-nli", "cnn-sbert-nli", "cross-encoder-nli")
     }
     assert rates == {"sbert-nli": 2e-5, "cnn-sbert-nli": 1e-5, "cross-encoder-nli": 3e-5}
+
+
+def test_some_recipes_have_options_of_their_own() -> None:
+    assert len(recipes.list_recipes()) == 12
+    assert options_of("sbert-nli").labels == ("contradiction=2", "entailment=0", "neutral=1")
+    cnn = options_of("cnn-sbert", "--dev=b.tsv")
+    assert (cnn.pooler, cnn.scores, cnn.epochs, cnn.dev) == ("cnn", (0.0, 5.0), 10, "b.tsv")
