@@ -379,7 +379,7 @@ def two_cpus() -> Iterator[None]:
         patch.object(encoder, "resolve_devices", devices),
         patch.object(choose_runner, "choose_kernel", kernel),
         patch.object(kmeans, "WORTH_A_GPU", 0),
-        patch.object(kmeans, "use_torchs_gpu", lambda *said: kmeans.use_torch(*said, "cpu")),
+        patch.object(kmeans, "use_torchs_gpu", partial(kmeans.use_torch, device="cpu")),
     ):
         yield
 

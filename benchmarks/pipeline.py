@@ -68,7 +68,7 @@ def predicted(where: Path, dtype: str) -> float:
         ["--input", f"{where}/corpus.parquet", "--store", f"{where}/none", "--dtype", dtype],
     )
     resolved = resolve_run(EmbedOptions(**vars(args)), None, "run", local=True)
-    found = predict(resolved, calibration=None)
+    found = predict(resolved)
     assert found.pace is not None
     return found.seconds
 
