@@ -53,6 +53,15 @@ EMBED --dry-run                       | 2 | unknown option --dry-run; say `sente
 EMBED --quite                         | 2 | did you mean --quiet?
 EMBED --jsno                          | 2 | did you mean --json?
 EMBED --xyzzy                         | 2 | unknown option --xyzzy; see --help
+EMBED --xyzzy=1                       | 2 | unknown option --xyzzy=1; see --help
+EMBED -z                              | 2 | unknown option -z; see --help
+EMBED --keep text                     | 2 | unknown option --keep
+EMBED --max-reject=0.5                | 2 | did you mean --max-rejects?
+EMBED --flink_only_flag=3             | 2 | unknown option --flink_only_flag=3
+EMBED --direct_num_workers=many       | 2 | --direct_num_workers
+embed --store s --job_name x          | 2 | name one by --input
+embed --store s --xyzzy x             | 2 | unknown option --xyzzy
+distill --output o a.txt              | 2 | unknown argument a.txt
 EMBED --dtype fp16                    | 2 | did you mean float16?
 EMBED --dtype bf16                    | 2 | did you mean bfloat16?
 EMBED --dtype half                    | 2 | did you mean float16?
@@ -75,6 +84,16 @@ EMBED --format jsonlines              | 2 | did you mean jsonl?
 EMBED --format txt                    | 2 | did you mean text?
 EMBED --limit 0                       | 2 | --limit
 EMBED --limit ten                     | 2 | whole number above zero
+EMBED --limit -3                      | 2 | --limit: -3
+EMBED --max-tokens 0                  | 2 | --max-tokens: 0
+EMBED --dim -1                        | 2 | --dim: -1
+EMBED --unit-tokens 0                 | 2 | --unit-tokens: 0
+EMBED --tokens-per-batch many         | 2 | --tokens-per-batch: many
+EMBED --max-deletes -1                | 2 | --max-deletes: -1
+EMBED --max-rejects nan               | 2 | --max-rejects: nan
+EMBED --partition rows                | 2 | --partition: invalid choice: 'rows'
+EMBED --precision int1                | 2 | --precision: invalid choice: 'int1'
+EMBED --format xml                    | 2 | --format: invalid choice: 'xml'
 EMBED --max-rejects 2                 | 2 | number from 0 to 1
 EMBED --max-rejects 1%                | 2 | number from 0 to 1
 EMBED --max-drift 2.5                 | 2 | --max-drift
@@ -83,6 +102,7 @@ EMBED --unit-tokens 1.5k              | 2 | 256k
 plan --input x.txt --price-per-hour free | 2 | amount of money
 EMBED --min-ram lots                  | 2 | 16GB
 EMBED --store ''                      | 2 | is empty
+EMBED --model ''                      | 2 | --model: is empty
 EMBED --store t                       | 2 | name one
 EMBED --keep-text=no                  | 2 | --keep-text
 EMBED --keep-texts                    | 2 | did you mean --keep-text?
@@ -99,6 +119,8 @@ fit --store s --method tfdf --output o | 2 | tfdf
 search --store s                      | 2 | one of the arguments --query --queries --id --query-vectors is required
 search --query x                      | 2 | store holds no store
 search --store s --querry x           | 2 | did you mean --query?
+search --store s --querry=x           | 2 | did you mean --query?
+search --stroe s --query x            | 2 | did you mean --store?
 search --store s --query x --top-k 5   | 2 | unknown option --top-k; see --help
 search --store s --query x -k 0       | 2 | -k
 search --store nowhere --query x      | 2 | holds no store
@@ -143,6 +165,13 @@ embed --input x.txt --store s --model no/such   | 2 | neither cached nor fetched
 embed --input x.txt --store s --revision main   | 2 | has none, only ids of the hub do; leave it out
 embed --input x.txt --store s --model minilm --revision main | 2 | leave it out
 embed --input x.txt --store s --pooler tfidf:mine --reembed | 2 | make one with: sentence-beam fit
+embed --input x.txt --store s --reembed --pooler meen | 2 | meen
+embed --input x.txt --store s --reembed --pooler mean: | 2 | mean:
+embed --input x.txt --store s --reembed --pooler mean+ | 2 | pooler '' is not known
+embed --input x.txt --store s --reembed --pooler ditto | 2 | ditto
+embed --input x.txt --store s --reembed --pooler ditto:9-9 | 2 | 9-9
+embed --input x.txt --store s --reembed --pooler mean:foo=1 | 2 | foo
+embed --input x.txt --store s --reembed --pooler '' | 2 | pooler '' is not known
 embed --input x.txt --store s --index hnsw      | 2 | use auto, compact, Flat
 embed --input x.txt --store s --max-tokens 1 --reembed | 2 | its 2 special tokens need room
 embed --input x.txt --store s --max-tokens 3    | 2 | with --reembed

@@ -3,6 +3,7 @@
 Covers transforms/steps/fit/store_fit.py.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,33 @@ def test_it_is_the_same_from_any_number_of_shards(tmp_path: Path) -> None:
         )
         found.append(load_calibration(str(folder / "fit")).apply(ROWS))
     np.testing.assert_allclose(*found, rtol=0, atol=1e-6)
+
+
+def test_a_sample_is_drawn_by_hash_and_is_the_same_each_time(tmp_path: Path) -> None:
+    found = []
+    for name, want, shards in (("a", 120, 5), ("b", 120, 2), ("all", 300, 5)):
+        folder = tmp_path / name
+        folder.mkdir()
+        job = job_of(folder, "whitening:4")
+        job = replace(job, gather=replace(job.gather, want=want, whole=False))
+        (result,) = eager.run(
+            FitCalibration(job), divide_shards(write_shards(folder, ROWS, shards))
+        )
+        assert result.figures["n"] == want
+        found.append(result.figures["digest"])
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("method", ["whitening", "flow"])
+def test_a_vector_that_is_not_finite_is_refused_by_shard_and_row(
+    tmp_path: Path, method: str
+) -> None:
+    rows = ROWS.copy()
+    rows[103, 1] = np.nan
+    shards = write_shards(tmp_path, rows, 3)
+    (result,) = eager.run(FitCalibration(job_of(tmp_path, method)), divide_shards(shards))
+    assert result.exit_code == 1
+    assert f"{shards[1]}: the vector of row 3 is not finite" in result.message
 
 
 @pytest.mark.parametrize(("method", "damage"), [("whitening", True), ("whitening:7", False)])
