@@ -135,11 +135,7 @@ def _compare(items: list[Any], job: EmbedJob) -> Iterator[Begun]:
 
 
 def record_unchanged(
-    files: pa.Table,
-    last: Manifest,
-    job: EmbedJob,
-    states: pa.Table,
-    beside: Beside | None = None,
+    files: pa.Table, last: Manifest, job: EmbedJob, states: pa.Table, beside: Beside | None = None
 ) -> None:
     """Write the plan that carries all units of the last snapshot over."""
     notes = make_notes(files, buckets=last.buckets, beside=beside)
@@ -330,9 +326,7 @@ def divide_reads(spans: list[Span], buckets: Buckets, slots: int | None) -> Iter
 def read_rows(
     work: ToRead, job: EmbedJob, renew: Callable[[], None]
 ) -> Iterator[tuple[int, PackedRows]]:
-    """Yield (group of buckets, block) for all rows of an element; calls `renew` for each unit
-    read.
-    """
+    """Yield (group of buckets, block) for the rows of an element; `renew` is called for each unit."""
     packer = Packer(work.buckets)
     units = (rows for span in work.spans for rows in read_unerased(span, job))
     for rows, waited in time_waits(units):
