@@ -326,7 +326,7 @@ def divide_reads(spans: list[Span], buckets: Buckets, slots: int | None) -> Iter
 def read_rows(
     work: ToRead, job: EmbedJob, renew: Callable[[], None]
 ) -> Iterator[tuple[int, PackedRows]]:
-    """Yield (group of buckets, block) for the rows of an element; `renew` is called for each unit."""
+    """Yield (group of buckets, block) for the rows of an element; `renew` after each unit."""
     packer = Packer(work.buckets)
     units = (rows for span in work.spans for rows in read_unerased(span, job))
     for rows, waited in time_waits(units):
