@@ -8,11 +8,12 @@ from typing import overload
 
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.library import as_function, without_none
+from sentence_beam.pipelines.common.library import without_none
 from sentence_beam.pipelines.common.output import check_file, check_output, write_table
 from sentence_beam.pipelines.common.progress import muting
 from sentence_beam.pipelines.common.tables import Column, format_table, make_text_column
 from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.search import Selection
@@ -85,7 +86,7 @@ def cluster(
         "where": where,
         "snapshot": snapshot,
     }
-    with as_function(ClusterOptions), muting():
+    with keep_root_logger(), muting():
         options = make_options(ClusterOptions, "cluster", without_none(keywords))
         if output is None:
             return run(options)

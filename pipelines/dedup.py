@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.library import as_function, without_none
+from sentence_beam.pipelines.common.library import without_none
 from sentence_beam.pipelines.common.output import check_output, write_tables
 from sentence_beam.pipelines.common.progress import muting
 from sentence_beam.pipelines.common.tables import (
@@ -21,6 +21,7 @@ from sentence_beam.pipelines.common.tables import (
     to_one_line,
 )
 from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.base.values import StrPath
@@ -84,7 +85,7 @@ def dedup(
         "snapshot": snapshot,
         "output": output or "",
     }
-    with as_function(DedupOptions), muting():
+    with keep_root_logger(), muting():
         options = make_options(DedupOptions, "dedup", without_none(keywords))
         if output is None:
             return run(options, _select(options))

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_beam.pipelines.common import command, options, specs
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
+from sentence_beam.pipelines.common.library import object_or_keywords, signature_of
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
 from sentence_beam.pipelines.common.progress import muting
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.pipelines.common.tables import Column, cut_middle, show_number
 from sentence_beam.pipelines.common.tables import format_table as lines_of
+from sentence_beam.transforms.base.errors import cite
+from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import (
@@ -55,7 +57,7 @@ def diagnose(options: DiagnoseOptions | None = None, **keywords: Any) -> "Diagno
     `output=` the figures are written there, and its path is returned. Raises the errors with which
     the command ends.
     """
-    with as_function(DiagnoseCommandOptions), muting():
+    with keep_root_logger(), muting():
         given_options = object_or_keywords(DiagnoseCommandOptions, "diagnose", options, keywords)
         diagnosis = run(given_options)
         return given_options.output or diagnosis
@@ -68,7 +70,7 @@ def run(options: DiagnoseCommandOptions) -> "Diagnosis":
     """Compute the figures and write the files that the options name."""
     check_output(options.output)
     if options.report:
-        check_file(options.report, "--report")
+        check_file(options.report, cite("report"))
     from sentence_beam.transforms.evaluation.diagnostics.diagnosis import diagnose as compute
 
     with with_stdin(narrowed(DiagnoseOptions, options), local=True) as chosen:

@@ -8,7 +8,7 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.stdin import with_stdin
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.distill_options import (
     WORDS,
@@ -33,7 +33,8 @@ def parser() -> argparse.ArgumentParser:
 def _distill(options: DistillOptions) -> CommandOutput:
     if options.input is None and options.words != WORDS:
         raise OptionError(
-            "--words says how many words of a corpus become tokens; name its files by --input"
+            f"{cite('words')} says how many words of a corpus become tokens; name its files by"
+            f" {cite('input')}"
         )
     check_installed()
     check_output(options)

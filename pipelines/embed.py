@@ -15,7 +15,6 @@ from sentence_beam.pipelines.common import command, engines
 from sentence_beam.pipelines.common.beam_flags import make_hints, parse, parse_list
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.embed_options import parser
-from sentence_beam.pipelines.common.library import as_function
 from sentence_beam.pipelines.common.progress import watching
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.pipelines.common.summary import summarise
@@ -30,6 +29,7 @@ from sentence_beam.pipelines.common.writing import (
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
 from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.beam import Embed, Plan
 from sentence_beam.transforms.beam.finish import finish_run
 from sentence_beam.transforms.corpus import Columns
@@ -100,7 +100,7 @@ def embed(
     ...]`. Returns None if nobody waits for the job. Raises the errors with which the command ends;
     `exit_code` is its exit status.
     """
-    with as_function(EmbedOptions):
+    with keep_root_logger():
         if isinstance(input, EmbedOptions):
             if options or batch is not None:
                 raise TypeError(
@@ -165,7 +165,7 @@ def _naming_rows(file: str) -> Iterator[None]:
     try:
         yield
     except SentenceBeamError as error:
-        message = str(error)
+        message = error.message
         for one, many in (("has", "have"), ("is", "are")):
             message = message.replace(f"{file} {one} ", f"the rows {many} ")
         error.args = (message.replace(file, "the rows"),)

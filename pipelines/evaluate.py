@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_beam.pipelines.common import command, options, specs
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.library import as_function, object_or_keywords, signature_of
+from sentence_beam.pipelines.common.library import object_or_keywords, signature_of
 from sentence_beam.pipelines.common.output import check_file, check_output, write_rows, write_text
 from sentence_beam.pipelines.common.progress import muting
 from sentence_beam.pipelines.common.tables import Column, cut_middle, show_number
 from sentence_beam.pipelines.common.tables import format_table as lines_of
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
+from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.option import narrowed
 from sentence_beam.transforms.evaluation import EvaluateOptions
 from sentence_beam.transforms.evaluation.evaluate_options import AVERAGE, EvaluateCommandOptions
@@ -47,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
     check_files(options)
     if not options.tasks and not options.make:
-        raise OptionError("no task is given; say --task NAME=PATH")
+        raise OptionError(f"no task is given; say {cite('task')} NAME=PATH")
     from sentence_beam.transforms.evaluation.scoring import evaluate
 
     rows: list[dict[str, Any]] = []
@@ -72,7 +73,7 @@ def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evalua
     """
     from sentence_beam.transforms.evaluation.scoring import evaluate as score
 
-    with as_function(EvaluateCommandOptions), muting():
+    with keep_root_logger(), muting():
         given_options = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
         check_files(given_options)
         evaluation = score(narrowed(EvaluateOptions, given_options))
@@ -87,7 +88,7 @@ def check_files(options: EvaluateCommandOptions) -> None:
     """Raise OptionError for a file that cannot be written."""
     check_output(options.output)
     if options.report:
-        check_file(options.report, "--report")
+        check_file(options.report, cite("report"))
 
 
 def _write(options: EvaluateCommandOptions, evaluation: "Evaluation") -> None:

@@ -16,7 +16,7 @@ from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.optional_beam import make_function, parse
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.search.searcher import Searcher
@@ -63,7 +63,8 @@ def _export(options: ExportOptions, beam_options: "PipelineOptions | None") -> C
     store = open_store(options.store, options.snapshot)
     if beam_options is not None and options.vectors not in WRITERS:
         raise OptionError(
-            "--runner is for --vectors npy and lance: other exports are one file; leave it out"
+            f"--runner is for {cite('vectors')} npy and lance: other exports are one file; leave it"
+            " out"
         )
     if options.vectors in WRITERS and (beam_options or not storage.is_local(options.output)):
         return _export_parts(store, options, beam_options)
@@ -178,14 +179,14 @@ def check_output(path: str, marker: str) -> Path:
     """
     if not storage.is_local(path):
         raise OptionError(
-            f"--output {path}: an export is a local folder, except that of --vectors npy and lance;"
-            " copy it from there"
+            f"{cite('output')} {path}: an export is a local folder, except that of"
+            f" {cite('vectors')} npy and lance; copy it from there"
         )
     output = Path(storage.absolute(path))
     if output.is_file() or (
         output.is_dir() and any(output.iterdir()) and not (output / marker).is_file()
     ):
-        raise OptionError(f"--output {path} is there and is no export; name another folder")
+        raise OptionError(f"{cite('output')} {path} is there and is no export; name another folder")
     return output
 
 
@@ -201,7 +202,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     if space.dtype == INT8:
         raise OptionError(
             f"{store.root}: an encoder in int8 is not portable, because its quantised model belongs"
-            " to the store; search or serve the store, or export --vectors"
+            f" to the store; search or serve the store, or export {cite('vectors')}"
         )
     remembered = store.manifest.options
     calibration = read_kept_calibration(store.root, space)

@@ -8,7 +8,7 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.options.store import FilesOptions
 from sentence_beam.transforms.store import layout, open_store
@@ -43,13 +43,13 @@ def link(paths: list[str], folder: str) -> None:
     """
     if any(not storage.is_local(path) for path in paths):
         raise OptionError(
-            "--link needs a store on local disk; print the paths and copy them instead"
+            f"{cite('link')} needs a store on local disk; print the paths and copy them instead"
         )
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise OptionError(
-            f"--link {folder} is no folder ({error.strerror}); name an empty one"
+            f"{cite('link')} {folder} is no folder ({error.strerror}); name an empty one"
         ) from error
     present = os.listdir(folder)
     for name in present:
@@ -58,7 +58,8 @@ def link(paths: list[str], folder: str) -> None:
             f"/{layout.EMBEDDINGS}/{name}"
         ):
             raise OptionError(
-                f"--link {folder} holds {name}, which is no link to a shard; name an empty folder"
+                f"{cite('link')} {folder} holds {name}, which is no link to a shard; name an empty"
+                " folder"
             )
     for name in present:
         os.unlink(os.path.join(folder, name))

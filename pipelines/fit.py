@@ -13,7 +13,7 @@ from sentence_beam.pipelines.common.fit_picture import draw_fit
 from sentence_beam.pipelines.common.library import pipeline_function
 from sentence_beam.pipelines.common.stdin import with_stdin
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam.fit import FitCalibration, FitTokenStatistics
@@ -155,7 +155,7 @@ def run_fit(
         write_result(output, FitResult(run, 1, f"run {run} did not end; see the runner's log"))
     except OSError as denied:
         raise OptionError(
-            f"--output {output} cannot be written ({denied.strerror}); choose another"
+            f"{cite('output')} {output} cannot be written ({denied.strerror}); choose another"
         ) from denied
     with engines.explaining(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Inputs" >> beam.Create(inputs) | "Fit" >> fit

@@ -21,7 +21,7 @@ from sentence_beam.pipelines.common.writing import (
     writing,
 )
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import BuildIndex, Commit, Settle, with_watch
@@ -103,10 +103,10 @@ def _read_ids(options: ForgetOptions) -> ForgetOptions:
     """Return the options with the ids of the file, each once."""
     ids = list(options.id)
     if options.ids is not None:
-        text = storage.read_text(options.ids, "--ids")
+        text = storage.read_text(options.ids, cite("ids"))
         ids = [name for name in storage.lines_of(text) if name]
         if not ids:
-            raise OptionError(f"--ids {options.ids}: it has no id; write one a line")
+            raise OptionError(f"{cite('ids')} {options.ids}: it has no id; write one a line")
     return replace(options, id=tuple(dict.fromkeys(ids)), ids=None)
 
 
@@ -160,7 +160,9 @@ def _report(root: str, erasure: Erasure, result: Result, receipt: dict[str, Any]
     error = None
     if not receipt["clean"]:
         traces = format_count(len(receipt["check"]), "trace")
-        error = SentenceBeamError(f"{root}: {traces} of erased rows; see verify --forgotten")
+        error = SentenceBeamError(
+            f"{root}: {traces} of erased rows; see verify {cite('forgotten=True')}"
+        )
     values = {"store": root, "erased": True, **asdict(result), **receipt}
     return CommandOutput(lines, values, error=error)
 

@@ -16,13 +16,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from sentence_beam.pipelines.common import beam_flags as flags
 from sentence_beam.pipelines.common import command, engines, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
-from sentence_beam.pipelines.common.library import as_function
 from sentence_beam.pipelines.common.output import TABLES, check_output, write_tables
 from sentence_beam.pipelines.common.progress import muting, print_aside
 from sentence_beam.pipelines.search import show_hits
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, first_line
 from sentence_beam.transforms.base.keyword_options import make_options
+from sentence_beam.transforms.base.logs import keep_root_logger
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.base.values import StrPath
@@ -82,7 +82,7 @@ def neighbours(
     `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of
     files, ... `beam_flags` go to Beam. Raises the errors with which the command ends.
     """
-    with as_function(NeighboursOptions), muting():
+    with keep_root_logger(), muting():
         given_options = make_options(
             NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options}
         )
@@ -105,11 +105,13 @@ def run_into_file(
     """
     if not storage.is_local(storage.absolute(options.output)):
         raise OptionError(
-            f"--output {options.output}: a file is written on this machine alone; name a folder"
+            f"{cite('output')} {options.output}: a file is written on this machine alone; name a"
+            " folder"
         )
     if not engines.waits(beam_options):
         raise OptionError(
-            f"--output {options.output}: nobody waits for this job to write a file; name a folder"
+            f"{cite('output')} {options.output}: nobody waits for this job to write a file; name a"
+            " folder"
         )
     check_output(options.output)
     folder = storage.absolute(options.output) + PARTS
@@ -182,8 +184,8 @@ def _make_job(options: NeighboursOptions, store: Store, output: str) -> Neighbou
         raise OptionError(f"{store.root} holds no rows; nothing can be found in it")
     if options.min_score is not None and manifest.metric == "l2":
         raise OptionError(
-            f"--min-score is for scores, and {store.root} is compared by distances (l2); leave"
-            " it out"
+            f"{cite('min_score')} is for scores, and {store.root} is compared by distances (l2);"
+            " leave it out"
         )
     Searcher(manifest).check_filter(options.where)
     return NeighboursJob(
@@ -206,11 +208,11 @@ def _make_query_files(options: NeighboursOptions) -> QueryFiles:
 
 def _find_blocks(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
     """The rows of the other store in blocks, and what identifies them."""
-    what = f"--of {other.root} has vectors of another space than {store.root}"
+    what = f"{cite('of')} {other.root} has vectors of another space than {store.root}"
     store.space.check(other.space, what, "embed both alike", ignoring=("prompt", "precision"))
     blocks = query_blocks(other.manifest)
     if not blocks:
-        raise OptionError(f"--of {other.root} holds no rows")
+        raise OptionError(f"{cite('of')} {other.root} holds no rows")
     return blocks, {"queries": other.manifest.digest}
 
 
@@ -226,7 +228,7 @@ def _plan_spans(
     spans = [span for file in files for span in plan_reading(file, job.columns)]
     if not spans:
         pattern = options.queries[0] if options.queries else ""
-        raise OptionError(f"--queries {pattern} holds no query")
+        raise OptionError(f"{cite('queries')} {pattern} holds no query")
     names = [[file.relative, file.size, file.checksum or file.version] for file in files]
     return spans, {"queries": names, "columns": [job.columns.text, options.id_column]}
 
@@ -248,7 +250,8 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
         begin(job.output, settings)
     except OSError as error:
         raise OptionError(
-            f"--output {job.output} cannot be written ({error.strerror or error}); choose another"
+            f"{cite('output')} {job.output} cannot be written ({error.strerror or error}); choose"
+            " another"
         ) from error
 
 

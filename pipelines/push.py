@@ -11,7 +11,7 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.optional_beam import make_function, parse
 from sentence_beam.pipelines.common.tables import wrapped
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.push import Pushed, PushRequest, open_target, redact
 from sentence_beam.transforms.push import push as push_changes
@@ -73,7 +73,7 @@ def check_runner(options: PushOptions, root: str, beam_options: "PipelineOptions
     engines.check_shared(beam_options, store=root)
     if has_password(options.to):
         raise OptionError(
-            f"--to {redact(options.to)}: with --runner a password would be in the job's"
+            f"{cite('to')} {redact(options.to)}: with --runner a password would be in the job's"
             " description; leave it out, and set PGPASSWORD here and on the workers"
         )
 

@@ -23,7 +23,7 @@ from sentence_beam.pipelines.common.tables import (
     to_one_line,
 )
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.where import list_named_columns
 from sentence_beam.transforms.corpus.formats.registry import find_compression, find_format
@@ -139,7 +139,7 @@ def _choose_queries(options: SearchOptions, space: Space) -> tuple[list[str], di
     if options.id is not None:
         return list(options.id), {"ids": list(options.id)}
     if options.query_vectors is not None:
-        names, vectors = read_vectors(options.query_vectors, "--query-vectors", space)
+        names, vectors = read_vectors(options.query_vectors, cite("query_vectors"), space)
         return names, {"vectors": vectors}
     if options.query is not None:
         return list(options.query), {"texts": list(options.query)}
@@ -156,7 +156,8 @@ def _read_queries(options: SearchOptions, path: str) -> TextQueries:
     if path == STDIN or (options.format is None and is_plain):
         if options.text_column is not None or options.id_column is not None:
             raise OptionError(
-                f"--queries {path} is read as plain text, which has no columns; say its --format"
+                f"{cite('queries')} {path} is read as plain text, which has no columns; say its"
+                f" {cite('format')}"
             )
         lines = read_lines(path)
         return TextQueries(lines, lines)
@@ -185,11 +186,11 @@ def read_lines(path: str) -> list[str]:
         with as_typed() as typed:
             data = typed.read()
     else:
-        data = storage.read_named(path, "--queries")
-    lines = storage.lines_of(storage.text_of(data, path, "--queries"))
+        data = storage.read_named(path, cite("queries"))
+    lines = storage.lines_of(storage.text_of(data, path, cite("queries")))
     queries = [line for line in lines if line.strip()]
     if not queries:
-        raise OptionError(f"--queries {path} holds no query; write one a line")
+        raise OptionError(f"{cite('queries')} {path} holds no query; write one a line")
     return queries
 
 

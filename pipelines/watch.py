@@ -18,7 +18,7 @@ from sentence_beam.pipelines.common.writing import (
     recording,
     writing,
 )
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.beam import Commit, Settle
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _watch(options: WatchOptions, beam_options: PipelineOptions) -> CommandOutput:
     if options.report is not None:
-        check_file(options.report, "--report")
+        check_file(options.report, cite("report"))
     store = open_store(options.store)
     if options.like is not None:
         other = open_store(options.like).manifest
@@ -108,7 +108,8 @@ def _draw(manifest: Manifest, number: int) -> QueryList:
     drawn = draw_queries(manifest, number)
     if not drawn.ids:
         raise OptionError(
-            f"--draw: no text of {manifest.root} has a sentence of four words; name --queries FILE"
+            f"{cite('draw')}: no text of {manifest.root} has a sentence of four words; name"
+            f" {cite('queries')} FILE"
         )
     notes = [EASIER]
     if len(drawn.ids) < number:
@@ -173,7 +174,8 @@ def _add_page(output: CommandOutput, options: WatchOptions, path: str) -> Comman
     old = read_manifest(new.root, new.previous) if new.previous is not None else None
     if old is None:
         raise OptionError(
-            f"--report: {new.root} has no snapshot before the current one; run embed again first"
+            f"{cite('report')}: {new.root} has no snapshot before the current one; run embed again"
+            " first"
         )
     compared = compare_snapshots(old, new, options.model)
     nights = read_summaries(new.root, read_known_summaries(new.root))

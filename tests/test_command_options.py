@@ -344,7 +344,7 @@ def test_the_width_is_dim_on_the_command_line(run: Run) -> None:
     asked = ("embed", "--input", "x.csv", "--store", "new")
     assert load_parser("embed").parse_args([*asked[1:], "--dim", "8"]).truncate_dim == "8"
     run(*asked, "--dim", "8", "--dim", "4").failed(2, "--dim")
-    with pytest.raises(sb.OptionError, match="^dim: 0 is not"):
+    with pytest.raises(sb.OptionError, match="^truncate_dim: 0 is not"):
         sb.plan("x.csv", dim=0)
 
 

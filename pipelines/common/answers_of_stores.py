@@ -5,7 +5,7 @@ from typing import Any
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.output import write_text
 from sentence_beam.pipelines.common.tables import Column, cut_end, cut_middle, format_table, wrapped
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.report.answers_page import render_answers
@@ -34,8 +34,8 @@ def compare_with_other(
     """
     if old.watch is None:
         raise OptionError(
-            f"--like {old.root}: it watches no queries; name some with sentence-beam watch --store"
-            f" {old.root}"
+            f"{cite('like')} {old.root}: it watches no queries; name some with sentence-beam watch"
+            f" --store {old.root}"
         )
     watched = embed_current_queries(read_queries(old.root, old.watch), new, model)
     compared = compare_stores(old, new, watched)

@@ -57,7 +57,7 @@ def parse(
     try:
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
-        raise OptionError(_explain_misspelt(parser, ours) or str(error)) from error
+        raise OptionError(_explain_misspelt(parser, ours) or error.message) from error
     unknown = make_beam_parser().parse_known_args(rest)[1] if rest else []
     words = [text for text in unknown if not FLAG.match(text)]
     if unknown and not (parser.bare and words == unknown):

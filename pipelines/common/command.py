@@ -166,9 +166,9 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _clean_text(error: BaseException) -> str:
-    line = error.line if isinstance(error, SentenceBeamError) else None
+    line = error.line if isinstance(error, SentenceBeamError) else str(error)
     # Beam's addition
-    return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()
+    return re.sub(r"\s*\[while running '.*?'\]", "", line, flags=re.DOTALL).strip()
 
 
 def _explain(error: BaseException) -> str:

@@ -57,7 +57,7 @@ def check_values(path: str, kind: type, values: Mapping[str, Any]) -> None:
         try:
             check_value(kind, name, value)
         except OptionError as error:
-            raise OptionError(f"--config {path}: {error}") from None
+            raise OptionError(f"--config {path}: {error.message}") from None
 
 
 def _read(path: str, command: str) -> dict[str, Any]:

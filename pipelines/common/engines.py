@@ -27,7 +27,7 @@ from apache_beam.options.pipeline_options import (
 from sentence_beam.pipelines.common.options import RUNNER
 from sentence_beam.pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.beam.runners import works_in_process
 
 WORKER = "sentence-beam-worker"
@@ -209,7 +209,7 @@ def _prepare_gpus(
     services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
     if any(service.startswith("worker_accelerator") for service in services):
         raise OptionError(
-            "--accelerator gives a GPU to the steps that use one,"
+            f"{cite('accelerator')} gives a GPU to the steps that use one,"
             " --dataflow_service_options=worker_accelerator to all workers; leave one of them out"
         )
     if not embeds:

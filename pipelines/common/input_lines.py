@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, name_flags
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.corpus import InputFile
@@ -148,7 +148,7 @@ def describe_types(root: str, result: Result) -> list[str]:
     if reasons_known is None:
         return []
     return [
-        format_summary_line("types", f"{count:,} rejected: {reason}{find_mend(reason)}")
+        format_summary_line("types", f"{count:,} rejected: {reason}{name_flags(find_mend(reason))}")
         for reason, count in reasons_known.counts
         if find_mend(reason)
     ]

@@ -1,8 +1,7 @@
-"""The commands as Python functions: keywords become options, and errors name keywords."""
+"""The commands as Python functions: keywords become options."""
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -10,23 +9,12 @@ from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.progress import muting
 from sentence_beam.transforms.base.keyword_options import make_options
 from sentence_beam.transforms.base.logs import keep_root_logger
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Asked = TypeVar("Asked", bound="DataclassInstance")
 Keywords = ParamSpec("Keywords")
-
-
-@contextlib.contextmanager
-def as_function(options: type["DataclassInstance"]) -> Iterator[None]:
-    """Run the body as a function of a library that takes the fields of `options`.
-
-    The program's logging stays as it is, and errors name fields in place of flags.
-    """
-    with keep_root_logger(), python_names(parameters_of(options)):
-        yield
 
 
 def function(
@@ -61,7 +49,7 @@ def pipeline_function(
 
 def _named(name: str, kind: Any, job: Callable[[Any], CommandOutput]) -> Callable[..., Any]:
     def call(*arguments: Any, **keywords: Any) -> Any:
-        with as_function(kind), muting():
+        with keep_root_logger(), muting():
             options = make_options(kind, name, keywords, arguments)
             output = job(options)
         path = getattr(options, "output", None)

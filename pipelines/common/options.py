@@ -132,7 +132,7 @@ class Parser(argparse.ArgumentParser):
         try:
             values.one_of(*action.choices)(value)
         except OptionError as error:
-            raise argparse.ArgumentError(action, str(error)) from None
+            raise argparse.ArgumentError(action, error.line) from None
 
 
 @dataclass(eq=False)
@@ -340,7 +340,7 @@ def value(kind: values.Kind) -> values.Kind:
         try:
             return kind(text)
         except OptionError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            raise argparse.ArgumentTypeError(error.line) from None
 
     return parsed
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.plain_values import to_json_value, to_python_rows
 
 TABLES = (".parquet", ".csv", ".json", ".jsonl")
@@ -24,14 +24,15 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
         return
     if os.path.isdir(path):
         raise OptionError(
-            f"--output {path} is a folder; name a file, which must end in {_join_words(suffixes)}"
+            f"{cite('output')} {path} is a folder; name a file, which must end in"
+            f" {_join_words(suffixes)}"
         )
     if not path.endswith(suffixes):
-        raise OptionError(f"--output {path}: the name must end in {_join_words(suffixes)}")
+        raise OptionError(f"{cite('output')} {path}: the name must end in {_join_words(suffixes)}")
     check_file(path)
 
 
-def check_file(path: str, flag: str = "--output") -> None:
+def check_file(path: str, flag: str = cite("output")) -> None:
     """Raise OptionError if the path is a folder, or its folder is missing or not writable."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
@@ -133,7 +134,7 @@ def _naming_when_whole(path: str) -> Iterator[str]:
         os.replace(temporary, path)
     except OSError as error:
         raise OptionError(
-            f"--output {path} cannot be written ({error.strerror or error}); choose another"
+            f"{cite('output')} {path} cannot be written ({error.strerror or error}); choose another"
         ) from error
     finally:
         with contextlib.suppress(OSError):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from sentence_beam.pipelines.common.progress import hiding_progress, print_aside
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus import files
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def with_stdin(options: Asked, local: bool) -> Iterator[Asked]:
         return
     if not local:
         raise OptionError(
-            "--input - is read in this process alone; write a file that the workers see, and name"
-            " that"
+            f"{cite('input')} - is read in this process alone; write a file that the workers see,"
+            " and name that"
         )
     if sys.stdin is None:
         raise OptionError(
-            "--input -: standard input is closed; give it a file or a pipe, or name files"
+            f"{cite('input')} -: standard input is closed; give it a file or a pipe, or name files"
         )
     with tempfile.TemporaryDirectory() as folder:
         kind = options.format or "auto"

@@ -14,6 +14,7 @@ from sentence_beam.transforms.base.errors import (
     OptionError,
     SentenceBeamError,
     StoppedError,
+    cite,
     first_line,
 )
 from sentence_beam.transforms.base.memory import release_memory
@@ -103,7 +104,7 @@ def holding(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
         lease.acquire(root, own, engine_jobs.ask_state)
     except OSError as error:
         raise OptionError(
-            f"--store {root} cannot be written ({error.strerror or error}); choose another"
+            f"{cite('store')} {root} cannot be written ({error.strerror or error}); choose another"
         ) from error
     try:
         with lease.kept_alive(root, run), _explaining(root, run):

@@ -95,7 +95,7 @@ def test_rows(tmp_path: Path, written: Written) -> None:
 @pytest.mark.parametrize(
     ("data", "name", "said"),
     [
-        (b'{"data": [1]}', "rows", "has no array rows (--json-rows); keys: 'data'"),
+        (b'{"data": [1]}', "rows", "has no array rows (json_rows); keys: 'data'"),
         (b'{"data": {"a": 1}}', "data.items", "has no array data.items"),
         (b'{"data": {"a": 1}}', "data", "has no array in data"),
         (b'[{"data": []}]', "data", "has another value than an object around data"),
@@ -120,7 +120,7 @@ def test_a_missing_array_is_one_line(tmp_path: Path, data: bytes, name: str, sai
 )
 def test_a_missing_column_leads_to_the_array(tmp_path: Path, value: Any, name: str) -> None:
     file = file_of(tmp_path / "a.json", as_json(value))
-    with pytest.raises(OptionError, match=f"say --json-rows {name} if this array has the rows"):
+    with pytest.raises(OptionError, match=f"say json_rows {name} if this array has the rows"):
         open_columns(file).check(Columns())
 
 

@@ -1,7 +1,17 @@
-"""Errors that a person sees, one line each, and the exit statuses of commands."""
+"""Errors that a person sees, one line each, and the exit statuses of commands.
+
+A message names an option by `cite`. Python programs see the keyword, a command line the flag:
+
+>>> error = OptionError(f"name all files, without {cite('append=True')}")
+>>> str(error), error.line
+('name all files, without append=True', 'name all files, without --append')
+"""
 
 import contextlib
 from collections.abc import Iterator
+
+# Around the two names of an option in a message: characters that Unicode keeps for inner use.
+_BEGIN, _BETWEEN, _END = "\ufdd0", "\ufdd1", "\ufdd2"
 
 STOPPED = 130  # exit status of a command that Ctrl-C stopped, as shells have it
 TERMINATED = 143  # the same, by SIGTERM
@@ -9,14 +19,26 @@ JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
 
 
 class SentenceBeamError(Exception):
-    """Anything that ends a run with one line; exit status 1.
-
-    `line` is what a command prints, if the message names parameters in place of flags (see
-    `python_names`).
-    """
+    """Anything that ends a run with one line; exit status 1."""
 
     exit_code = 1
-    line: str | None = None
+
+    def __str__(self) -> str:
+        """Return the message as Python programs see it, with keywords for options."""
+        return name_keywords(self.message)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    @property
+    def message(self) -> str:
+        """Message with both names of each option that it cites, for a message around it."""
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def line(self) -> str:
+        """Message as a command prints it, with flags for options."""
+        return name_flags(self.message)
 
 
 class StoppedError(SentenceBeamError):
@@ -68,6 +90,45 @@ BY_EXIT_STATUS: dict[int, type[SentenceBeamError]] = {
 }
 
 
+def cite(keyword: str) -> str:
+    """Return the mark of an option for a message: `cite("dtype")`, `cite("append=True")`.
+
+    A command line shows the mark as the flag (`--dtype`, `--append`, for `append=False`
+    `--no-append`), a Python program as it is written here.
+    """
+    name, _, value = keyword.partition("=")
+    word = ("no-" if value == "False" else "") + name.replace("_", "-")
+    return cite_as("-" + word if len(word) == 1 else "--" + word, keyword)
+
+
+def cite_argument(name: str) -> str:
+    """Return the mark of an option whose value is refused, as argparse names it."""
+    return cite_as(f"argument --{name.replace('_', '-')}", name)
+
+
+def cite_as(flag: str, keyword: str) -> str:
+    """Return the mark of an option that a command line names by `flag`, Python by `keyword`."""
+    return f"{_BEGIN}{flag}{_BETWEEN}{keyword}{_END}"
+
+
+def name_flags(message: str) -> str:
+    """Return the message with the flags of the options that it cites."""
+    return _show_names(message, 0)
+
+
+def name_keywords(message: str) -> str:
+    """Return the message with the keywords of the options that it cites."""
+    return _show_names(message, -1)
+
+
+def _show_names(message: str, place: int) -> str:
+    text, *cited = message.split(_BEGIN)
+    for part in cited:
+        names, _, rest = part.partition(_END)
+        text += names.split(_BETWEEN)[place] + rest
+    return text
+
+
 def printable(text: str) -> str:
     """Escape the characters of a text that a terminal would obey or cannot show."""
     if text.isprintable():
@@ -84,18 +145,17 @@ def _escaped(character: str) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or the name of its type if it has none.
 
-    An error of this project is one line. A line break in it is part of a file's name, and becomes
-    an escape.
+    An error of this project is one line, with flags for options. A line break in it is part of a
+    file's name, and becomes an escape.
 
     >>> first_line(ValueError("no such column\\nat row 3")), first_line(EOFError())
     ('no such column', 'EOFError')
     >>> first_line(SentenceBeamError("a\\nb.parquet is empty"))
     'a\\\\nb.parquet is empty'
     """
-    text = str(error).strip()
     if isinstance(error, SentenceBeamError):
-        return printable(text)
-    return (text.splitlines() or [type(error).__name__])[0]
+        return printable(error.line.strip())
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextlib.contextmanager

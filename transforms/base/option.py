@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from types import UnionType
 from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite, cite_argument, cite_as
 from sentence_beam.transforms.base.values import Kind, as_text, one_of, read_one
 
 KEY = "option"  # in the metadata of a field
@@ -169,7 +169,8 @@ def _read(value: Any, item: "Field[Any]", declared: Declared) -> Any:
     try:
         return _reader(item.type, declared)(value, declared.check, _types(item.type))
     except OptionError as error:
-        raise OptionError(f"argument {flag_of(item.name, declared)}: {error}") from None
+        subject = cite_as(f"argument {flag_of(item.name, declared)}", item.name)
+        raise OptionError(f"{subject}: {error.message}") from None
 
 
 def _reader(kind: Any, declared: Declared) -> Callable[..., Any]:
@@ -216,21 +217,22 @@ def _text(value: Any) -> str:
 
 def _check_exclusive(options: Any) -> None:
     """Raise OptionError for two options of one set, and for none of a required one."""
-    for exclusive, flags in _exclusive_in(type(options)).items():
-        named = [flag for name, flag in flags.items() if is_given(options, name)]
-        if exclusive.required and len(named) != 1:
-            only = "and not both" if len(flags) == 2 else "and one alone"
+    for exclusive, names in _exclusive_in(type(options)).items():
+        given = [name for name in names if is_given(options, name)]
+        if exclusive.required and len(given) != 1:
+            only = "and not both" if len(names) == 2 else "and one alone"
+            cited = " ".join(map(cite, names))
+            raise OptionError(f"one of the arguments {cited} is required, {only}")
+        if len(given) > 1:
             raise OptionError(
-                f"one of the arguments {' '.join(flags.values())} is required, {only}"
+                f"{cite_argument(given[1])}: not allowed with {cite_argument(given[0])}"
             )
-        if len(named) > 1:
-            raise OptionError(f"argument {named[1]}: not allowed with argument {named[0]}")
 
 
-def _exclusive_in(kind: type) -> Mapping[Exclusive, dict[str, str]]:
-    """Return the sets of a class, each with the flags of its options by their names."""
-    sets: dict[Exclusive, dict[str, str]] = {}
+def _exclusive_in(kind: type) -> Mapping[Exclusive, list[str]]:
+    """Return the sets of a class, each with the names of its options."""
+    sets: dict[Exclusive, list[str]] = {}
     for name, declared in declared_in(kind).items():
         if declared.exclusive is not None:
-            sets.setdefault(declared.exclusive, {})[name] = flag_of(name, declared)
+            sets.setdefault(declared.exclusive, []).append(name)
     return sets

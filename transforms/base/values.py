@@ -9,7 +9,7 @@ from dataclasses import fields
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite_argument
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -46,7 +46,7 @@ def read(options: "DataclassInstance") -> None:
         try:
             value = field.default if given is None else read_one(given, None, types)
         except OptionError as error:
-            raise OptionError(f"argument --{field.name.replace('_', '-')}: {error}") from None
+            raise OptionError(f"{cite_argument(field.name)}: {error.message}") from None
         object.__setattr__(options, field.name, value)
 
 

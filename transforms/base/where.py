@@ -7,11 +7,11 @@ filter is true. `where_parser.py` reads the text, `where_columns.py` fits values
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.base.where_columns import FilterSchema, NumbersIn, Words, no_numbers
 from sentence_beam.transforms.base.where_parser import EXAMPLE, FilterParser
 
-WHERE = Words("--where", "column", "the store keeps")
+WHERE = Words(cite("where"), "column", "the store keeps")
 
 __all__ = ["WHERE", "Words", "evaluate_filter", "list_named_columns", "parse_filter"]
 

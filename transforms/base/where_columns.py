@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.values import find_nearest
 
 # returns the word for the numbers that a text column holds, None if it holds other text
@@ -110,7 +110,7 @@ class FilterColumn(NamedTuple):
         if word is not None:
             raise self.schema.error(
                 f"{self.name} is text, in which '9' comes after '100'; make it numbers with "
-                f"embed --keep-columns {self.name}:{word}, which runs no model"
+                f"embed {cite('keep_columns')} {self.name}:{word}, which runs no model"
             )
 
     def is_among(self, values: list[pa.Scalar]) -> pc.Expression:

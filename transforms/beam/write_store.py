@@ -10,7 +10,6 @@ from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.base.values import StrPath, as_text
 from sentence_beam.transforms.beam.chunks import list_fields
 from sentence_beam.transforms.beam.content import make_empty_blocks
@@ -27,7 +26,6 @@ from sentence_beam.transforms.beam.graph import (
 from sentence_beam.transforms.beam.runners import works_in_process
 from sentence_beam.transforms.corpus.blocks import PackedRows
 from sentence_beam.transforms.steps.commit.commit_run import raise_failure
-from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.options.keywords import WriteKeywords
 from sentence_beam.transforms.steps.options.resolve import Resolved, estimate_index_ram
@@ -46,7 +44,6 @@ from sentence_beam.transforms.steps.plan.row_batches import RowBatch, RowBatcher
 from sentence_beam.transforms.steps.plan.row_summary import RowsSummary
 from sentence_beam.transforms.store.records import Problem
 from sentence_beam.transforms.store.runs.lease import kept_alive
-from sentence_beam.transforms.store.runs.run_result import Result
 
 
 class WriteStore(beam.PTransform):
@@ -83,8 +80,7 @@ class WriteStore(beam.PTransform):
                 " end; read a bounded part of the source"
             )
         engine = find_engine(rows.pipeline)
-        with python_names(parameters_of(EmbedOptions)):
-            resolved = resolve_for_rows(self._asked, engine.in_process)
+        resolved = resolve_for_rows(self._asked, engine.in_process)
         job = resolved.job
         fields = list_fields(rows.element_type)
         if fields is not None:
@@ -135,13 +131,7 @@ class WriteStore(beam.PTransform):
         )
         result = finish_run(settled_parts, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
-        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_in_python)
-
-
-def raise_in_python(result: Result) -> Result:
-    """Return or raise as `raise_failure`; the error names parameters of Python."""
-    with python_names(parameters_of(EmbedOptions)):
-        return raise_failure(result)
+        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure)
 
 
 def find_engine(pipeline: beam.Pipeline) -> Engine:

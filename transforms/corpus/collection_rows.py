@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.corpus.files import InputFile, check_distinct
 from sentence_beam.transforms.corpus.find import match_inputs
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
@@ -80,7 +80,7 @@ def read_header(file: InputFile) -> list[str]:
     check_first_bytes(file)
     names = choose_reader(file).header(file)
     if not names:
-        raise OptionError(f"{file.path} is empty; leave it out of --input")
+        raise OptionError(f"{file.path} is empty; leave it out of {cite('input')}")
     return names
 
 
@@ -114,4 +114,4 @@ def naming_option(option: str) -> Iterator[None]:
     try:
         yield
     except OptionError as error:
-        raise OptionError(str(error).replace("--input", option)) from error
+        raise OptionError(error.message.replace(cite("input"), option)) from error

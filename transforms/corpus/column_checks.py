@@ -14,7 +14,7 @@ from sentence_beam.transforms.base.arrow_arrays import (
     is_string,
     write_parquet_bytes,
 )
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.values import find_nearest
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.row_blocks import Columns
@@ -98,8 +98,8 @@ class FileColumns(ABC):
 
 def name_options(columns: Columns) -> list[tuple[str, str]]:
     """Return the columns that options name, each with its option; without those of templates."""
-    named = [("--text-column", columns.text_column), ("--id-column", columns.id)]
-    named += [("--keep-columns", name) for name in columns.keep]
+    named = [(cite("text_column"), columns.text_column), (cite("id_column"), columns.id)]
+    named += [(cite("keep_columns"), name) for name in columns.keep]
     return [(option, name) for option, name in named if name is not None]
 
 

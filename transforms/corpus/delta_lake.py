@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.corpus.lake_parts import (
     DELTA,
     LakePart,
@@ -28,8 +28,8 @@ def open_delta(pattern: str, version: int | None) -> Any:
         return table
     except (DeltaError, OSError) as error:
         raise OptionError(
-            f"--input {pattern}: no Delta table can be read there ({first_line(error)}); check the"
-            " path"
+            f"{cite('input')} {pattern}: no Delta table can be read there ({first_line(error)});"
+            " check the path"
         ) from error
 
 
@@ -40,7 +40,7 @@ def list_delta_files(pattern: str, part: LakePart) -> tuple[str, list[str]]:
     metadata = table.metadata()
     if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
         raise OptionError(
-            f"--input {pattern}: its files have its columns under other names"
+            f"{cite('input')} {pattern}: its files have its columns under other names"
             " (delta.columnMapping.mode); copy it into a table without"
         )
     files = pa.table(table.get_add_actions(flatten=True))
@@ -70,8 +70,9 @@ def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:
             path = find_local_path(unquote(uri))
             if path in read or find_local_path(uri) in read:
                 raise OptionError(
-                    f"--input {pattern}: rows of {path} are deleted by a deletion vector, which is"
-                    " not read; rewrite the files that have one (REORG TABLE ... APPLY (PURGE))"
+                    f"{cite('input')} {pattern}: rows of {path} are deleted by a deletion vector,"
+                    " which is not read; rewrite the files that have one (REORG TABLE ... APPLY"
+                    " (PURGE))"
                 )
 
 
@@ -86,5 +87,6 @@ def _load_version(pattern: str, table: Any, version: int) -> None:
         if version in versions:
             raise
         raise OptionError(
-            f"--input-version {version}: {pattern} has no such version; {list_latest(versions)}"
+            f"{cite('input_version')} {version}: {pattern} has no such version;"
+            f" {list_latest(versions)}"
         ) from error

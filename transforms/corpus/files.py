@@ -14,7 +14,12 @@ import zstandard
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.compact import pickle_by_values
-from sentence_beam.transforms.base.errors import InputChangedError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import (
+    InputChangedError,
+    OptionError,
+    SentenceBeamError,
+    cite,
+)
 from sentence_beam.transforms.corpus.syntax import AS_FOUND, Syntax
 from sentence_beam.transforms.storage.base import BLOCK
 from sentence_beam.transforms.storage.globs import get_literal_part
@@ -122,9 +127,9 @@ def check_distinct(files: list[InputFile]) -> None:
         other = seen.setdefault(file.relative, file.path)
         if other != file.path:
             raise OptionError(
-                f"--input: {other} and {file.path} both give the relative path {file.relative}; use"
-                " one --input whose fixed part is above both (a pattern that the shell leaves"
-                " alone, in quotes)"
+                f"{cite('input')}: {other} and {file.path} both give the relative path"
+                f" {file.relative}; use one {cite('input')} whose fixed part is above both (a"
+                " pattern that the shell leaves alone, in quotes)"
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.corpus.beside import name_ending
 from sentence_beam.transforms.corpus.files import (
     BROKEN,
@@ -139,8 +139,8 @@ class Finder:
             inside = self.list_folder(folder, is_marked)
             if not inside.files and not inside.left_out and not is_marked:
                 raise OptionError(
-                    f"--input {self._name_of(folder)} is a folder without files where a file should"
-                    " be; remove it or narrow --input"
+                    f"{cite('input')} {self._name_of(folder)} is a folder without files where a"
+                    f" file should be; remove it or narrow {cite('input')}"
                 )
             entries = sort_by_path([*entries, *inside.files])
             beside += inside.beside
@@ -163,8 +163,8 @@ class Finder:
         if matched.files and not chosen:
             counts = _count_kinds({"": matched.files})
             raise OptionError(
-                f"--input {self._name_of(folder)} is a folder without a file of a known format:"
-                f" {counts}; say --format, or name other files"
+                f"{cite('input')} {self._name_of(folder)} is a folder without a file of a known"
+                f" format: {counts}; say {cite('format')}, or name other files"
             )
         unmarked = Glob(pattern, self.hidden, marked=False)
         for path in matched.special:
@@ -185,8 +185,8 @@ class Finder:
         if len(kinds) > 1:
             ending = find_ending(groups[kinds[0]][0].path)
             raise OptionError(
-                f"--input {self._name_of(folder)} is a folder of several formats:"
-                f" {_count_kinds(groups)}; name one kind by a pattern, as in --input"
+                f"{cite('input')} {self._name_of(folder)} is a folder of several formats:"
+                f" {_count_kinds(groups)}; name one kind by a pattern, as in {cite('input')}"
                 f" '{folder}/**/*{ending}'"
             )
         return [entry for kind in kinds for entry in groups[kind]]
@@ -248,8 +248,8 @@ class Finder:
             hint = make_table_hint(table, hudi)
             if hint is not None:
                 raise OptionError(
-                    f"--input {self._name_of(table)} is a table, whose files may hold rows that it"
-                    f" has deleted; {hint}"
+                    f"{cite('input')} {self._name_of(table)} is a table, whose files may hold rows"
+                    f" that it has deleted; {hint}"
                 )
 
     def _holds_store(self, folder: str) -> bool:
@@ -317,7 +317,7 @@ def make_special_error(path: str) -> SentenceBeamError:
     """Return the error for a path that is neither a file nor a folder."""
     return SentenceBeamError(
         f"{path} is neither a file nor a folder, but a pipe, a socket or a device; remove it,"
-        " narrow --input, or say --input - for standard input"
+        f" narrow {cite('input')}, or say {cite('input')} - for standard input"
     )
 
 
@@ -327,17 +327,20 @@ def _describe_no_match(pattern: str, left_out: dict[str, str]) -> str:
         counts = Counter(left_out.values())
         listed = ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
         return (
-            f"--input {pattern}: no file matches but {listed}, which are left out; name other"
-            " files, or these without a wildcard"
+            f"{cite('input')} {pattern}: no file matches but {listed}, which are left out; name"
+            " other files, or these without a wildcard"
         )
     if storage.storage_of(pattern).match(pattern, hidden=True).files:
         return (
-            f"--input {pattern}: no file matches but hidden ones; write their dot, or say embed"
-            " --hidden"
+            f"{cite('input')} {pattern}: no file matches but hidden ones; write their dot, or say"
+            f" embed {cite('hidden=True')}"
         )
     if get_literal_part(pattern) != pattern:
-        return f"--input {pattern}: no file matches; check the pattern"
-    return f"--input {pattern}: no file matches, and it is no folder with files; check the path"
+        return f"{cite('input')} {pattern}: no file matches; check the pattern"
+    return (
+        f"{cite('input')} {pattern}: no file matches, and it is no folder with files; check the"
+        " path"
+    )
 
 
 def _make_input(
@@ -345,7 +348,8 @@ def _make_input(
 ) -> InputFile:
     if not is_utf8(entry.path):  # ids and manifests could not hold it
         raise OptionError(
-            f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input"
+            f"{cite('input')} {entry.path!a}: the name is not UTF-8; rename the file or narrow"
+            f" {cite('input')}"
         )
     if storage.is_rows(entry.path):
         file_format = "parquet"
@@ -354,8 +358,8 @@ def _make_input(
     if not file_format:
         *others, last = FORMATS
         raise OptionError(
-            f"{entry.path}: cannot tell the format from the name; say --format {', '.join(others)}"
-            f" or {last}, or narrow --input"
+            f"{entry.path}: cannot tell the format from the name; say {cite('format')}"
+            f" {', '.join(others)} or {last}, or narrow {cite('input')}"
         )
     compression = find_compression(relative, file_format)
     own = (entry.size, entry.checksum, entry.version)

@@ -5,7 +5,7 @@ import re
 from typing import BinaryIO
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
 from sentence_beam.transforms.corpus.formats.registry import choose_reader
 
@@ -40,7 +40,7 @@ def check_first_bytes(file: InputFile) -> None:
         if file.size < POINTER_BYTES and head.startswith(POINTER):
             raise SentenceBeamError(
                 f"{file.path} is a pointer of Git LFS, not the file itself; fetch it by `git lfs"
-                " pull`, or leave it out of --input"
+                f" pull`, or leave it out of {cite('input')}"
             )
         raw.seek(0)
         if is_packed:
@@ -69,7 +69,7 @@ def _check_packed(file: InputFile, head: bytes, raw: BinaryIO) -> None:
     if tool and suffix != file.compression:
         raise SentenceBeamError(
             f"{file.path} is a {tool} file, not {file.compression} as its name says; replace it or"
-            " leave it out of --input"
+            f" leave it out of {cite('input')}"
         )
     inside = b""
     with contextlib.suppress(Exception):  # reading the rows says what is wrong

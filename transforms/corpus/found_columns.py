@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.corpus.column_checks import add_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.first_bytes import check_first_bytes
@@ -131,7 +131,7 @@ def check_text(files: Sequence[InputFile], texts: Sequence[str] = ()) -> None:
         try:
             columns.check(Columns(TEXT))
         except OptionError as error:
-            message = add_values(str(error), columns)
+            message = add_values(error.message, columns)
             raise OptionError(f"{message}{_suggest_joining(texts)}") from None
         except SentenceBeamError:
             continue  # left to whoever reads the rows
@@ -142,7 +142,9 @@ def _suggest_joining(texts: Sequence[str]) -> str:
     if len(texts) < 2:
         return ""
     template = r"\n\n".join(f"{{{name}}}" for name in texts[:JOINED])
-    return f"; name the one with the text, or join several, as in --text-template '{template}'"
+    return (
+        f"; name the one with the text, or join several, as in {cite('text_template')} '{template}'"
+    )
 
 
 def _choose_files(files: Sequence[InputFile]) -> Sequence[InputFile]:

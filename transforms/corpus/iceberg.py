@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.corpus.lake_parts import (
     ICEBERG,
     LakePart,
@@ -41,8 +41,8 @@ def open_iceberg(pattern: str, version: int | None) -> Any:
 
 def _make_error(pattern: str, error: Exception) -> OptionError:
     return OptionError(
-        f"--input {pattern}: no Iceberg table can be read there ({first_line(error)}); write"
-        f" {ICEBERG}CATALOG.NAMESPACE.TABLE with a catalog of .pyiceberg.yaml, or"
+        f"{cite('input')} {pattern}: no Iceberg table can be read there ({first_line(error)});"
+        f" write {ICEBERG}CATALOG.NAMESPACE.TABLE with a catalog of .pyiceberg.yaml, or"
         f" {ICEBERG}PATH{METADATA}"
     )
 
@@ -98,8 +98,9 @@ def _check_equality_deletes(pattern: str, table: Any, snapshot: Any) -> None:
 
 def _make_deletes_error(pattern: str, by: str) -> OptionError:
     return OptionError(
-        f"--input {pattern}: rows are deleted by {by}, which are not read; rewrite the table's data"
-        " files (CALL system.rewrite_data_files with the option delete-file-threshold 1)"
+        f"{cite('input')} {pattern}: rows are deleted by {by}, which are not read; rewrite the"
+        " table's data files (CALL system.rewrite_data_files with the option delete-file-threshold"
+        " 1)"
     )
 
 
@@ -113,7 +114,8 @@ def _check_snapshot(pattern: str, table: Any, version: int | None) -> None:
         moment = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
         described.append(f"{snapshot.snapshot_id} ({moment:%Y-%m-%d %H:%M} UTC)")
     raise OptionError(
-        f"--input-version {version}: {pattern} has no such snapshot; {list_latest(described)}"
+        f"{cite('input_version')} {version}: {pattern} has no such snapshot;"
+        f" {list_latest(described)}"
     )
 
 
@@ -166,8 +168,8 @@ def _check_names(pattern: str, table: Any, schema: Any, paths: list[str]) -> Non
             is_renamed = name not in ids_in_file and ids[name] in ids_in_file.values()
             if is_other or is_renamed:
                 raise OptionError(
-                    f"--input {pattern}: the column {name} of the table is another one in {path};"
-                    " rewrite the table's data files (rewrite_data_files)"
+                    f"{cite('input')} {pattern}: the column {name} of the table is another one in"
+                    f" {path}; rewrite the table's data files (rewrite_data_files)"
                 )
 
 

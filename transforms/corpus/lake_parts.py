@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.where import Words, evaluate_filter, parse_filter
 
 ICEBERG = "iceberg:"
@@ -44,9 +44,10 @@ def filter_paths(pattern: str, paths: list[str], partitions: pa.Table, filter_: 
     """
     if not partitions.num_columns:
         raise OptionError(
-            f"--input-filter: the files of {pattern} are not partitioned by a column; leave it out"
+            f"{cite('input_filter')}: the files of {pattern} are not partitioned by a column; leave"
+            " it out"
         )
-    words = Words("--input-filter", "partition column", f"{pattern} is partitioned by")
+    words = Words(cite("input_filter"), "partition column", f"{pattern} is partitioned by")
     matches = evaluate_filter(
         parse_filter(filter_, partitions.schema, words), partitions
     ).to_pylist()

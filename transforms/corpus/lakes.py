@@ -10,7 +10,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import (
+    MissingExtraError,
+    OptionError,
+    SentenceBeamError,
+    cite,
+)
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.corpus.delta_lake import list_delta_files, open_delta
 from sentence_beam.transforms.corpus.iceberg import METADATA, list_iceberg_files, open_iceberg
@@ -58,7 +63,7 @@ def make_table_hint(folder: str, hudi: Iterable[str]) -> str | None:
             " spark.read.format('hudi').load(TABLE).write.parquet(FOLDER)"
         )
     table_input = find_table_input(folder)
-    return f"say --input {table_input}" if table_input is not None else None
+    return f"say {cite('input')} {table_input}" if table_input is not None else None
 
 
 def find_hudi_folders(matched: Matched) -> list[str]:
@@ -124,7 +129,8 @@ def list_table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, st
         root, paths = list_files(pattern, part)
     if not paths and part.filter is not None:
         raise OptionError(
-            f"--input-filter: no data file of {pattern} is in a partition with {part.filter}"
+            f"{cite('input_filter')}: no data file of {pattern} is in a partition with"
+            f" {part.filter}"
         )
     if not paths:
         raise _make_empty_error(pattern)
@@ -135,8 +141,10 @@ def list_table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, st
     for path in sorted(paths):
         entry = listed.get(path) or store.stat(path)
         if entry is None:
-            mend = "restore it, repair the table, or take a later --input-version"
-            raise SentenceBeamError(f"{path} is missing, a file of --input {pattern}; {mend}")
+            mend = f"restore it, repair the table, or take a later {cite('input_version')}"
+            raise SentenceBeamError(
+                f"{path} is missing, a file of {cite('input')} {pattern}; {mend}"
+            )
         yield entry, path.removeprefix(f"{root}/")
 
 
@@ -164,10 +172,10 @@ def _requiring_packages(pattern: str) -> Iterator[None]:
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--input {pattern} needs {module}, which is not installed;"
+            f"{cite('input')} {pattern} needs {module}, which is not installed;"
             f" {format_pip_line('iceberg')}"
         ) from error
 
 
 def _make_empty_error(pattern: str) -> OptionError:
-    return OptionError(f"--input {pattern}: the table has no data file; check the name")
+    return OptionError(f"{cite('input')} {pattern}: the table has no data file; check the name")

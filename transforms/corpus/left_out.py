@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite, first_line
 from sentence_beam.transforms.corpus.formats.registry import find_format, list_plain_formats
 from sentence_beam.transforms.storage import Entry
 from sentence_beam.transforms.storage.base import Matched
@@ -115,7 +115,7 @@ def _find_no_data(folder: str, names: set[str]) -> set[str]:
         if missing:
             raise SentenceBeamError(
                 f"{folder}{missing[0]} is missing, which {folder}{STATE} lists; save the dataset"
-                " again or leave the folder out of --input"
+                f" again or leave the folder out of {cite('input')}"
             )
         return {name for name in names if name.endswith(ARROW) and name not in data} | {STATE, INFO}
     if INFO in names:  # the cache of load_dataset

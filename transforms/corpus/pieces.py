@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, get_hash_prefixes
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.gather import list_places
 from sentence_beam.transforms.corpus.rows import MOST, UnitRows
 from sentence_beam.transforms.corpus.spans import estimate_tokens
@@ -72,7 +72,7 @@ def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
     for number, pieces in enumerate(cut_where_possible(rows, cutter)):
         if isinstance(pieces, OptionError):
             name = f"document {rows.ids[number]} of {rows.find_file(number)}"
-            raise OptionError(f"{name}: {pieces} (--chunk-prefix)")
+            raise OptionError(f"{name}: {pieces} ({cite('chunk_prefix')})")
         pieces_of_documents.append(pieces)
     return pieces_of_documents
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.collection_rows import list_files, naming_option, read_files
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.found_columns import choose_text_column
@@ -33,7 +33,7 @@ class QueryFiles:
 
         Raises the errors of `embed`, which name `--queries`.
         """
-        with naming_option("--queries"):
+        with naming_option(cite("queries")):
             return list_files(self.patterns, self.format or "auto", self.syntax)
 
 
@@ -62,7 +62,9 @@ def read_queries(files: QueryFiles) -> TextQueries:
         names += unit.ids if files.id_column else unit.texts
         texts += unit.texts
     if not texts:
-        raise OptionError(f"--queries {files.patterns[0]} holds no query; a row needs a text")
+        raise OptionError(
+            f"{cite('queries')} {files.patterns[0]} holds no query; a row needs a text"
+        )
     return TextQueries(names, texts, without_text)
 
 
@@ -71,5 +73,6 @@ def _refuse_unreadable(rejects: Sequence[Rejected]) -> None:
     for reject in rejects:
         if reject.reason not in (BLANK_LINE, *NO_TEXT):
             raise OptionError(
-                f"--queries {reject.file}: {reject.reason} ({reject.excerpt!r}); mend this row"
+                f"{cite('queries')} {reject.file}: {reject.reason} ({reject.excerpt!r}); mend this"
+                " row"
             )

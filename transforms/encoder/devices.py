@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from sentence_beam.transforms.base import nvidia
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.encoder.batches import BatchStats
 from sentence_beam.transforms.encoder.claims import open_machine_claims
 from sentence_beam.transforms.encoder.replica import PooledBatch, Replica
@@ -251,7 +251,7 @@ def _describe_missing(device: str) -> str:
     reason = explain_unseen_gpu()
     if reason is None:
         return f"device {device!r} is not there; allowed here: {allowed}"
-    return f"device {device!r} is not there: {reason}; or say --device cpu"
+    return f"device {device!r} is not there: {reason}; or say {cite('device')} cpu"
 
 
 def explain_unseen_gpu() -> str | None:
@@ -271,7 +271,7 @@ def refuse_unseen_gpu() -> None:
     """Raise `OptionError` if this machine has a driver, but torch sees no GPU."""
     reason = explain_unseen_gpu()
     if reason is not None:
-        raise OptionError(f"device auto would be the CPU: {reason}; or say --device cpu")
+        raise OptionError(f"device auto would be the CPU: {reason}; or say {cite('device')} cpu")
 
 
 def name_devices(devices: Sequence[torch.device]) -> str:
@@ -294,7 +294,7 @@ def _claim_gpu(gpus: Sequence[torch.device]) -> torch.device:
     except OSError as error:
         raise OptionError(
             f"device {OWN_GPU!r}: GPUs cannot be claimed ({first_line(error)}); let TMPDIR name a"
-            " folder that this machine's processes can write to, or say --device cuda"
+            f" folder that this machine's processes can write to, or say {cite('device')} cuda"
         ) from None
 
 

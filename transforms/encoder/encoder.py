@@ -13,7 +13,6 @@ import torch
 from tokenizers import Tokenizer
 
 from sentence_beam.transforms.base.errors import OptionError, UnfitModelError
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.calibration import Calibration, check_space, load_calibration
 from sentence_beam.transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
@@ -93,7 +92,6 @@ class Encoder:
         self._ended = 0.0  # time (perf_counter) at which the devices had finished their work
 
     @classmethod
-    @python_names(parameters_of(Recipe, Machine))
     def load(
         cls,
         model: StrPath = DEFAULT_MODEL,
@@ -373,7 +371,7 @@ def _warn_of_prompts(trained: TrainedPrompts | None) -> None:
     mend = f"say {' or '.join(prompts)}, or prompt='' if none is wanted"
     warnings.warn(
         f"{trained.request('documents')}; {mend}",
-        stacklevel=4,  # this function, `load` and its decorator
+        stacklevel=3,  # this function and `load`
     )
 
 

@@ -8,7 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentence_beam.transforms.base.errors import SentenceBeamError, UnfitModelError, first_line
+from sentence_beam.transforms.base.errors import (
+    SentenceBeamError,
+    UnfitModelError,
+    cite,
+    first_line,
+)
 from sentence_beam.transforms.encoder.own_attention import listen
 from sentence_beam.transforms.pooling.pooler import Needs
 
@@ -169,7 +174,7 @@ def _check_finite(model: Any, states: list[Tensor]) -> None:
         return
     mend = "; use another model"
     if model.dtype != torch.float32:
-        mend = f" in {model.dtype}; say --dtype float32"
+        mend = f" in {model.dtype}; say {cite('dtype')} float32"
     raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.encoder.bert_model import is_plain_bert, load_bert
 from sentence_beam.transforms.encoder.weight_names import find_prefix
 from sentence_beam.transforms.pooling.cnn import CnnNetwork
@@ -227,7 +227,7 @@ def _check_finite(files: ModelFiles, model: Any) -> None:
             continue
         mend = "fetch the model again"
         if weight.dtype != torch.float32:
-            mend += " or say --dtype float32"
+            mend += f" or say {cite('dtype')} float32"
         raise OptionError(f"{files.folder}: the weights hold NaN or infinity in {name}; {mend}")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.batches import Batch
 from sentence_beam.transforms.encoder.padded import pad_inputs
@@ -36,7 +36,7 @@ class OpenVinoForward:
         if not needs.layers <= frozenset(model.facts.layers):
             raise OptionError(
                 f"the quantised model returns the layers {model.facts.layers}, the pooler needs"
-                f" {sorted(needs.layers)}; embed everything again with --reembed"
+                f" {sorted(needs.layers)}; embed everything again with {cite('reembed=True')}"
             )
         self._layers = model.facts.layers
         self._tokenizer = tokenizer
@@ -93,7 +93,8 @@ def _compile(model: Int8Model) -> Any:
     except RuntimeError as error:
         raise OptionError(
             f"OpenVINO cannot run the quantised model ({first_line(error)}); install the version"
-            f" that made it ({dict(model.facts.versions)}), or embed again with --reembed"
+            f" that made it ({dict(model.facts.versions)}), or embed again with"
+            f" {cite('reembed=True')}"
         ) from None
 
 

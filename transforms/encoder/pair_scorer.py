@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.devices import resolve_device
 from sentence_beam.transforms.encoder.load import quiet_transformers
@@ -91,7 +91,7 @@ class PairScorer:
         if self.labels:
             raise OptionError(
                 f"{self.folder} gives labels ({', '.join(self.labels)}), no score; train one with "
-                "train --cross-encoder --objective regression"
+                f"train {cite('cross_encoder')} {cite('objective')} regression"
             )
         return self._predict(first, second, done).reshape(-1)
 
@@ -102,8 +102,8 @@ class PairScorer:
         """
         if not self.labels:
             raise OptionError(
-                f"{self.folder} gives scores, no labels; train one with train --cross-encoder "
-                "--objective classification"
+                f"{self.folder} gives scores, no labels; train one with train"
+                f" {cite('cross_encoder')} {cite('objective')} classification"
             )
         return np.argmax(self._predict(first, second).reshape(-1, len(self.labels)), axis=1)
 
@@ -156,12 +156,12 @@ def check_folder(folder: str, flag: str) -> None:
     root = Path(folder).expanduser()
     if not root.is_dir():
         raise OptionError(
-            f"{flag} {folder} is no folder; give one that train --cross-encoder wrote"
+            f"{flag} {folder} is no folder; give one that train {cite('cross_encoder')} wrote"
         )
     if not is_cross_encoder(root):
         raise OptionError(
             f"{flag} {folder} holds no cross-encoder; "
-            "give a folder that train --cross-encoder wrote"
+            f"give a folder that train {cite('cross_encoder')} wrote"
         )
     refuse_adapters(root)
     config = root / "config.json"

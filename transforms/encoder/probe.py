@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.base.errors import UnfitModelError, first_line
+from sentence_beam.transforms.base.errors import UnfitModelError, cite, first_line
 from sentence_beam.transforms.encoder.batches import Batch
 from sentence_beam.transforms.encoder.layer_hooks import LayerStates
 from sentence_beam.transforms.encoder.padded import PaddedRunner
@@ -130,7 +130,7 @@ class Probe:
         dtype = self._runner.dtype
         mend = "; use another model"
         if dtype != torch.float32:
-            mend = f" in {dtype}; say --dtype float32"
+            mend = f" in {dtype}; say {cite('dtype')} float32"
         return UnfitModelError(f"{self._files.folder}: {self._files.family}: {reason}{mend}")
 
     def _make_batch(self, lengths: Sequence[int]) -> Batch:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.encoder.batches import plan_batches
 from sentence_beam.transforms.encoder.encoder import Encoder
@@ -100,7 +100,7 @@ def _trace(openvino: Any, model: nn.Module, layers: Sequence[int], files: ModelF
     except Exception as error:  # a trace raises whatever the model's code does
         raise OptionError(
             f"{files.folder}: OpenVINO cannot trace {files.family} ({first_line(error)}); say"
-            " --dtype float32"
+            f" {cite('dtype')} float32"
         ) from None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sentence_beam.transforms.base.errors import cite
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.evaluation.compared_methods import (
     Method,
@@ -112,7 +113,7 @@ def _load_cross_encoders(options: EvaluateOptions) -> dict[Method, "PairScorer"]
         return {}
     from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
-    flag = "--cross-encoder"
+    flag = cite("cross_encoder")
     return {
         Method.cross_encoder(folder): PairScorer.load(folder, flag, options.device)
         for folder in dict.fromkeys(options.cross_encoders)

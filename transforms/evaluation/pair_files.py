@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation import task_files
 
 SIDES = ("sentence1", "sentence2")
@@ -110,7 +110,7 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
         first.append(text_a)
         second.append(text_b)
     if not labels:
-        raise OptionError(f"--task {path} holds no labelled pair; check the file")
+        raise OptionError(f"{cite('task')} {path} holds no labelled pair; check the file")
     return LabelledPairs(labels, first, second, unlabelled)
 
 
@@ -194,7 +194,8 @@ def _read_official(folder: str, name: str) -> ScoredPairs:
     scores = task_files.read_lines(gold_path)
     if len(texts) != len(scores):
         raise OptionError(
-            f"--task {path} has {len(texts)} lines and {gold_path} {len(scores)}; check both files"
+            f"{cite('task')} {path} has {len(texts)} lines and {gold_path} {len(scores)}; check"
+            " both files"
         )
     gold = []
     first = []
@@ -211,5 +212,5 @@ def _read_official(folder: str, name: str) -> ScoredPairs:
 
 def _check_some(path: str, pairs: ScoredPairs) -> ScoredPairs:
     if not len(pairs.gold):
-        raise OptionError(f"--task {path} holds no scored pair; check the file")
+        raise OptionError(f"{cite('task')} {path} holds no scored pair; check the file")
     return pairs

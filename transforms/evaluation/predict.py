@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.evaluation.compared_methods import Method
 from sentence_beam.transforms.evaluation.encode_many import (
@@ -227,5 +227,5 @@ def check_finite(encoded: Encoded, texts: Mapping[str, int]) -> None:
         text = quote_texts([list(texts)[bad[0]]])
         raise SentenceBeamError(
             f"pooler {encoded.pooler}: the vector of {text} is not finite ({bad.size} of"
-            f" {len(texts)} are not); say --dtype float32, or leave such texts out"
+            f" {len(texts)} are not); say {cite('dtype')} float32, or leave such texts out"
         )

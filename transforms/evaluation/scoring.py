@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.compared_methods import Method
@@ -42,7 +41,6 @@ def _forget(_: list[Row]) -> None:
     """Keep no rows."""
 
 
-@python_names(parameters_of(EvaluateOptions))
 def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _forget) -> Evaluation:
     """Score the methods on the tasks.
 
@@ -65,7 +63,7 @@ def _evaluate(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     with progress.stage("reading the tasks"), task_files.reading_as(Syntax.from_options(options)):
         read = read_tasks(options.tasks, options.make, options.classifier, options.similarity)
     if not read:
-        raise OptionError("no task is given; say --task NAME=PATH")
+        raise OptionError(f"no task is given; say {cite('task')} NAME=PATH")
     tasks: list[Task] = [task for task in read if not isinstance(task, StoreRetrieval)]
     stores = [task for task in read if isinstance(task, StoreRetrieval)]
     notes = [f"{task.name}: {note}" for task in read for note in task.notes]

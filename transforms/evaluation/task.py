@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation.evidence import Evidence
 from sentence_beam.transforms.space import canonical_json
 
@@ -157,7 +157,7 @@ def number_labels(labels: Sequence[str], task: str) -> tuple[np.ndarray, tuple[s
     names = tuple(sorted(set(labels)))
     if len(names) < 2:
         raise OptionError(
-            f"--task {task}: all labels are {names[0]!r}; there is nothing to tell apart"
+            f"{cite('task')} {task}: all labels are {names[0]!r}; there is nothing to tell apart"
         )
     places = {name: place for place, name in enumerate(names)}
     return np.array([places[label] for label in labels]), names

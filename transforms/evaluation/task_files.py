@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus import InputFile, collection_rows, match_inputs
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8
 from sentence_beam.transforms.corpus.files import is_utf8
@@ -47,7 +47,7 @@ def split_word(word: str) -> tuple[str, str, str]:
 
 def read_lines(path: str) -> list[str]:
     """Return the lines of a file. Raises OptionError if it cannot be read as UTF-8."""
-    return storage.lines_of(storage.read_text(path, "--task"))
+    return storage.lines_of(storage.read_text(path, cite("task")))
 
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -62,8 +62,8 @@ def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
     if missing:
         named = ascii(", ".join(header))[1:-1] or "none"
         raise OptionError(
-            f"--task {path}: no column {missing[0]} in its header ({named[:MOST_SHOWN]}); it needs"
-            f" {', '.join(columns)}"
+            f"{cite('task')} {path}: no column {missing[0]} in its header ({named[:MOST_SHOWN]});"
+            f" it needs {', '.join(columns)}"
         )
     if _is_tab_separated(path):
         return _read_tab_separated(path, columns)
@@ -75,7 +75,7 @@ def read_header(path: str) -> list[str]:
     if _is_tab_separated(path):
         lines = read_lines(path)
         return lines[0].split("\t") if lines else []
-    with collection_rows.naming_option("--task"):
+    with collection_rows.naming_option(cite("task")):
         return collection_rows.read_header(_find_file(path))
 
 
@@ -96,7 +96,7 @@ def _read_tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _read_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
-    with collection_rows.naming_option("--task"):
+    with collection_rows.naming_option(cite("task")):
         for row in collection_rows.read_values(_find_file(path), columns):
             place = f"row {row.number}"
             if row.reason is not None:
@@ -111,7 +111,7 @@ def _find_file(path: str) -> InputFile:
     file_format = "tsv" if find_format(path) in ("", *list_plain_formats()) else "auto"
     files = match_inputs(path, file_format, syntax=_SYNTAX.get())
     if len(files) > 1:
-        raise OptionError(f"--task {path} names {len(files)} files; name one")
+        raise OptionError(f"{cite('task')} {path} names {len(files)} files; name one")
     return files[0]
 
 
@@ -145,8 +145,8 @@ def parse_label(path: str, line: Place, text: str) -> str:
 def make_line_error(path: str, place: Place, what: str) -> OptionError:
     """Return the error of a line, by its number, or of a row, by the words that name it."""
     if isinstance(place, int):
-        return OptionError(f"--task {path}, line {place}: {what}; mend the line")
-    return OptionError(f"--task {path}, {place}: {what}; mend the row")
+        return OptionError(f"{cite('task')} {path}, line {place}: {what}; mend the line")
+    return OptionError(f"{cite('task')} {path}, {place}: {what}; mend the row")
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evaluate_options import AVERAGE
 from sentence_beam.transforms.evaluation.kinds.classification import Classification, Inference
@@ -36,13 +36,16 @@ def read_tasks(
     for word in made:
         name, equals, path = word.partition("=")
         if not equals or not path:
-            raise OptionError(f"--make {word}: say PROBE=PATH, as in bigram-shift=sentences.txt")
+            raise OptionError(
+                f"{cite('make')} {word}: say PROBE=PATH, as in bigram-shift=sentences.txt"
+            )
         tasks.append(make(name, path, classifier))
     names = [task.name for task in tasks]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(
-            f"--task {twice} is given twice; say {twice}=PATH,PATH for several files of one task"
+            f"{cite('task')} {twice} is given twice; say {twice}=PATH,PATH for several files of one"
+            " task"
         )
     return tasks
 
@@ -52,15 +55,15 @@ def read_task(word: str, classifier: str, similarity: str = COSINE) -> Task | St
     kind, name, listed = task_files.split_word(word)
     if not name or not listed:
         raise OptionError(
-            f"--task {word}: say {FORM}, or NAME=PATH,PATH for several files of one task"
+            f"{cite('task')} {word}: say {FORM}, or NAME=PATH,PATH for several files of one task"
         )
     if kind not in KINDS:
-        raise OptionError(f"--task {word}: there is no kind {kind}; say {', '.join(KINDS)}")
+        raise OptionError(f"{cite('task')} {word}: there is no kind {kind}; say {', '.join(KINDS)}")
     if "/" in name:  # the name becomes a picture's file name
-        raise OptionError(f"--task {word}: the name {name} must not hold a slash")
+        raise OptionError(f"{cite('task')} {word}: the name {name} must not hold a slash")
     if name == AVERAGE:
         raise OptionError(
-            f"--task {word}: {AVERAGE} is the average of several tasks; choose another name"
+            f"{cite('task')} {word}: {AVERAGE} is the average of several tasks; choose another name"
         )
     return _read(kind, name, listed.split(","), classifier, similarity)
 
@@ -100,11 +103,13 @@ def _read_retrieval(name: str, words: Sequence[str]) -> Task | StoreRetrieval:
         same_ids = [DROP]
     if len(same_ids) > 1 or same_ids[0] not in (DROP, KEEP):
         raise OptionError(
-            f"--task retrieval:{name}: say {SAME_IDS}={DROP} or {SAME_IDS}={KEEP}, once"
+            f"{cite('task')} retrieval:{name}: say {SAME_IDS}={DROP} or {SAME_IDS}={KEEP}, once"
         )
     if len(paths) == 1:
         return Retrieval.read(name, paths[0], same_ids[0])
     if len(paths) == 3:
         store, queries, qrels = paths
         return StoreRetrieval.read(name, store, queries, qrels, same_ids[0])
-    raise OptionError(f"--task retrieval:{name}: say a FOLDER, or STORE,queries.jsonl,qrels.tsv")
+    raise OptionError(
+        f"{cite('task')} retrieval:{name}: say a FOLDER, or STORE,queries.jsonl,qrels.tsv"
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.index.candidates import Candidates
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.index_kinds import (
@@ -120,9 +120,9 @@ def list_kinds(
     if not small:
         least = min(plans, key=count_held_bytes)
         raise OptionError(
-            f"--max-bytes-per-row {budgets.row_bytes}: the smallest index of {rows:,} rows of {dim}"
-            f" components, {least.factory}, holds {count_held_bytes(least)} bytes a row; allow"
-            " so many, or fewer components (--dim)"
+            f"{cite('max_bytes_per_row')} {budgets.row_bytes}: the smallest index of {rows:,} rows"
+            f" of {dim} components, {least.factory}, holds {count_held_bytes(least)} bytes a row;"
+            f" allow so many, or fewer components ({cite('dim')})"
         )
     if small[0].factory == "Flat" and query_bytes(small[0], rows, 0, 0) <= budgets.query_bytes:
         return small[:1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason
 from sentence_beam.transforms.index.index_spec import AUTO, AUTOMATIC, FLAT, RANGE_BYTES, IndexSpec
 from sentence_beam.transforms.index.metric_vectors import check_metric, find_faiss_metric
@@ -72,11 +72,11 @@ def check_rows_for(index: IndexSpec, n_rows: int, dim: int) -> None:
     This needs no faiss.
     """
     if lack := index.lack_of_rows(n_rows):
-        raise OptionError(f"--index {lack}; use auto or fewer lists")
+        raise OptionError(f"{cite('index')} {lack}; use auto or fewer lists")
     if dim % index.parts:
         raise OptionError(
-            f"--index {index}: {dim} components cannot be cut into {index.parts} equal parts; use"
-            " another PQ"
+            f"{cite('index')} {index}: {dim} components cannot be cut into {index.parts} equal"
+            " parts; use another PQ"
         )
 
 
@@ -168,5 +168,5 @@ def _check_with_faiss(plan: IndexPlan) -> None:
     except RuntimeError as error:
         reason = shorten_reason(error)
         raise OptionError(
-            f"--index {plan.factory}: faiss refuses it for {plan.dim} components ({reason})"
+            f"{cite('index')} {plan.factory}: faiss refuses it for {plan.dim} components ({reason})"
         ) from error

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason
 
 RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
@@ -45,8 +45,8 @@ class IndexSpec:
             if not text.isprintable():
                 text = repr(text)
             raise OptionError(
-                f"--index {text}: cannot be built in segments that share one quantizer; use auto,"
-                f" compact, {FACTORIES}"
+                f"{cite('index')} {text}: cannot be built in segments that share one quantizer; use"
+                f" auto, compact, {FACTORIES}"
             )
         return cls(text, int(match["lists"] or 0), match["graph"] is not None, match["codec"])
 
@@ -95,7 +95,7 @@ class IndexSpec:
         except RuntimeError as error:
             reason = shorten_reason(error)
             raise OptionError(
-                f"--index {self}: faiss refuses it for {dim} components ({reason})"
+                f"{cite('index')} {self}: faiss refuses it for {dim} components ({reason})"
             ) from error
 
     def row_bytes(self, dim: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.index.faiss_module import load_faiss
 
 METRICS = ("ip", "l2")  # of faiss; cosine is ip over vectors of length 1
@@ -16,7 +16,7 @@ UNIT = 1e-5  # rounding within which a squared length counts as 1
 def check_metric(metric: str) -> str:
     """The metric itself if it is `ip` or `l2`. Raises OptionError for others."""
     if metric not in METRICS:
-        raise OptionError(f"--metric: {metric!r} is unknown; use cosine, ip or l2")
+        raise OptionError(f"{cite('metric')}: {metric!r} is unknown; use cosine, ip or l2")
     return metric
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.index.faiss_module import load_faiss, shorten_reason, use_threads
 from sentence_beam.transforms.index.index_kinds import IndexPlan
 from sentence_beam.transforms.index.kmeans import kmeans
@@ -37,7 +37,8 @@ def train(plan: IndexPlan, sample: np.ndarray) -> bytes:
     sample = as_vectors(sample, plan.dim, "training sample")
     if len(sample) < max(plan.nlist, 1):
         raise OptionError(
-            f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer lists"
+            f"{cite('index')} {plan.factory}: only {len(sample)} rows to train on; use auto or"
+            " fewer lists"
         )
     lists = [kmeans(sample, plan.nlist, plan.metric)] if plan.nlist else []
     step = -(-len(sample) // CODEC_ROWS)
@@ -96,7 +97,7 @@ def _train_codec(index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> N
         index.train(sample)  # trains the codec; the quantizer is trained already
     except RuntimeError as error:
         reason = f"training on {len(sample)} rows failed ({shorten_reason(error)})"
-        raise OptionError(f"--index {plan.factory}: {reason}; use auto") from error
+        raise OptionError(f"{cite('index')} {plan.factory}: {reason}; use auto") from error
 
 
 def _find_ends(index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:

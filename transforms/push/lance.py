@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import lancedb
 import pyarrow as pa
 
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.push.state import Notes, PushRecord, State
 from sentence_beam.transforms.push.target import Table, explain_refusal
 from sentence_beam.transforms.push.turn import Turn
@@ -93,13 +93,14 @@ class LanceTarget:
         for field in table.columns:
             if "." in field.name:
                 raise OptionError(
-                    f"--to {self.where}: LanceDB takes no column name with a dot ({field.name!r});"
-                    " rename it in the input, or leave it out of --keep-columns"
+                    f"{cite('to')} {self.where}: LanceDB takes no column name with a dot"
+                    f" ({field.name!r}); rename it in the input, or leave it out of"
+                    f" {cite('keep_columns')}"
                 )
             if not _can_be_merged(field.type):
                 raise OptionError(
-                    f"--to {self.where}: LanceDB merges no rows with a column of the type"
-                    f" {field.type} ({field.name!r}); leave it out of --keep-columns"
+                    f"{cite('to')} {self.where}: LanceDB merges no rows with a column of the type"
+                    f" {field.type} ({field.name!r}); leave it out of {cite('keep_columns')}"
                 )
         self._keys = list(table.keys)
         self.turn.take(table, record, lambda notes: self._create(table.columns, notes))

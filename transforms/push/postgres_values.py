@@ -10,7 +10,7 @@ from psycopg import sql
 from pyarrow import types
 
 from sentence_beam.transforms.base.arrow_arrays import as_matrix
-from sentence_beam.transforms.base.errors import DataGateError, OptionError, first_line
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, cite, first_line
 from sentence_beam.transforms.base.plain_values import to_json_value, to_python_values
 
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
@@ -59,8 +59,9 @@ def find_kind(field: pa.Field, dim: int, where: str) -> str:
     """The type of a column. Raises OptionError for a name that PostgreSQL would cut."""
     if len(field.name.encode()) > LONGEST_NAME:
         raise OptionError(
-            f"--to {where}: PostgreSQL cuts the column name {field.name!r} after {LONGEST_NAME}"
-            " bytes; rename it in the input, or leave it out of --keep-columns"
+            f"{cite('to')} {where}: PostgreSQL cuts the column name {field.name!r} after"
+            f" {LONGEST_NAME} bytes; rename it in the input, or leave it out of"
+            f" {cite('keep_columns')}"
         )
     if field.name == "embedding":
         return f"vector({dim})"
@@ -77,8 +78,9 @@ def convert_values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str)
     if field.name == "embedding":
         return list(as_matrix(column))
     kind = find_kind(field, 1, where)
-    name = f"--to {where}: the column {field.name!r}"
-    mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
+    name = f"{cite('to')} {where}: the column {field.name!r}"
+    left_out_by = f"{cite('keep_columns')}, {cite('keep_text=False')}"
+    mend = f"mend it in the input, or leave the column out ({left_out_by})"
     try:
         if kind == "text":
             place = pc.index(pc.match_substring(column, "\0"), True).as_py()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError
+from sentence_beam.transforms.base.errors import DataGateError, LedgerError, OptionError, cite
 from sentence_beam.transforms.push.pushed_rows import find_columns, read_chosen
 from sentence_beam.transforms.push.recorded import REPEATED
 from sentence_beam.transforms.push.snapshot_difference import Difference, compare
@@ -159,10 +159,10 @@ def _choose_types(new: Manifest, state: State | None, table: Table) -> dict[str,
 def _check_target(state: State, new: Manifest, table: Table, where: str) -> None:
     """Raise if the target's space, metric or keys differ from the snapshot's."""
     mend = "name another table, or drop this one"
-    state.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
+    state.space.check(new.space, f"{cite('to')} {where}: its vectors are of another space", mend)
     if state.metric != table.metric:
         raise OptionError(
-            f"--to {where}: it is made for the metric {state.metric}, the store's is "
+            f"{cite('to')} {where}: it is made for the metric {state.metric}, the store's is "
             f"{table.metric}; {mend}"
         )
     if state.live and find_keys(list(state.columns)) != table.keys:
@@ -170,7 +170,7 @@ def _check_target(state: State, new: Manifest, table: Table, where: str) -> None
         pushed = "pieces of documents"
         if "piece" in state.columns:
             held, pushed = pushed, held
-        raise OptionError(f"--to {where}: it holds {held}, the store has {pushed}; {mend}")
+        raise OptionError(f"{cite('to')} {where}: it holds {held}, the store has {pushed}; {mend}")
 
 
 def _check_ids(manifest: Manifest) -> None:
@@ -188,9 +188,9 @@ def _check_deletes(difference: Difference, max_deletes: float, where: str) -> No
     deleted = difference.counts.deleted
     if deleted > max_deletes * difference.before:
         raise DataGateError(
-            f"--to {where}: {deleted:,} of its {difference.before:,} rows would be deleted, "
-            f"more than --max-deletes {max_deletes:g} allows; check the store and the table, or "
-            "push with --max-deletes 1"
+            f"{cite('to')} {where}: {deleted:,} of its {difference.before:,} rows would be deleted,"
+            f" more than {cite('max_deletes')} {max_deletes:g} allows; check the store and the"
+            f" table, or push with {cite('max_deletes')} 1"
         )
 
 
@@ -199,8 +199,8 @@ def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, where:
     for run, manifest in snapshots.items():
         if manifest is None and not has_committed(new.root, run):
             raise OptionError(
-                f"--to {where}: it holds rows of {run}, which is no snapshot of {new.root}, so it"
-                " is another store's; name another table, or push with --full"
+                f"{cite('to')} {where}: it holds rows of {run}, which is no snapshot of {new.root},"
+                f" so it is another store's; name another table, or push with {cite('full=True')}"
             )
 
 
@@ -231,8 +231,8 @@ def _check_takes_workers(target: Target) -> None:
     """Raise OptionError if a target takes one request at a time."""
     if not target.takes_parallel:
         raise OptionError(
-            f"--to {target.where}: --runner is for PostgreSQL and for a server of Qdrant; leave it"
-            " out"
+            f"{cite('to')} {target.where}: --runner is for PostgreSQL and for a server of Qdrant;"
+            " leave it out"
         )
 
 
@@ -278,7 +278,8 @@ def _count_rows(target: Target, new: Manifest) -> int:
     rows = target.count()
     if rows != new.rows.stored:
         raise LedgerError(
-            f"--to {target.where}: it holds {rows:,} rows, {new.root} has {new.rows.stored:,}; "
-            "somebody else wrote there, or ids repeat; push with --full"
+            f"{cite('to')} {target.where}: it holds {rows:,} rows, {new.root} has"
+            f" {new.rows.stored:,}; somebody else wrote there, or ids repeat; push with"
+            f" {cite('full=True')}"
         )
     return rows

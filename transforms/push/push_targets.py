@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.push.target import Target
 
@@ -21,15 +21,18 @@ def open_target(text: str) -> Iterator[Target]:
     """
     place, hash_sign, name = text.rpartition("#")
     if not hash_sign or not name:
-        raise OptionError(f"--to {redact(text)}: no table or collection is named; write {KINDS}")
+        raise OptionError(
+            f"{cite('to')} {redact(text)}: no table or collection is named; write {KINDS}"
+        )
     if not place.startswith(PREFIXES) or place in OWN_PREFIXES:
-        raise OptionError(f"--to {redact(text)}: no such kind of database; write {KINDS}")
+        raise OptionError(f"{cite('to')} {redact(text)}: no such kind of database; write {KINDS}")
     try:
         opened = _open(place, name)
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--to {redact(text)} needs {module}, which is not installed; {format_pip_line('push')}"
+            f"{cite('to')} {redact(text)} needs {module}, which is not installed;"
+            f" {format_pip_line('push')}"
         ) from error
     with opened as target:
         yield target

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
+from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError, cite
 from sentence_beam.transforms.push.pushed_rows import find_columns
 from sentence_beam.transforms.push.target import KEYS
 from sentence_beam.transforms.store.manifest import Manifest
@@ -28,7 +28,7 @@ from sentence_beam.transforms.store.tables.unit_rows import find_differing_parts
 
 REPEATED = (
     "is that of several rows, and a database has one for each id; "
-    "give the rows ids of their own (--id-column) and embed again"
+    f"give the rows ids of their own ({cite('id_column')}) and embed again"
 )
 MOST_ROWS = 5_000_000  # of files that are held in memory; a comparison of shards is bounded
 

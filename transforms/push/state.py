@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.json_entries import JsonEntry
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.runs.lease_file import Lease
@@ -129,8 +129,8 @@ class State:
                     pushes[push] = PushRecord.from_json(json.loads(text))
         except (ValueError, TypeError, RecursionError, OptionError) as error:
             raise OptionError(
-                f"--to {where}: it is there, and push did not make it (or another version did);"
-                " name another"
+                f"{cite('to')} {where}: it is there, and push did not make it (or another version"
+                " did); name another"
             ) from error
         return cls(head.space, head.metric, pushes)
 

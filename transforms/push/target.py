@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.push.state import PushRecord, State
 from sentence_beam.transforms.space import Space
 
@@ -95,4 +95,4 @@ class Target(Protocol):
 
 def explain_refusal(where: str, what: Any, mend: str) -> SentenceBeamError:
     """The error of a database that refuses an operation."""
-    return SentenceBeamError(f"--to {where}: {what}; {mend}")
+    return SentenceBeamError(f"{cite('to')} {where}: {what}; {mend}")

@@ -189,7 +189,7 @@ def read_summaries(root: str, earlier: Iterable[RunSummary] = ()) -> list[RunSum
         try:
             summary = _read_summary(root, run)
         except SentenceBeamError as error:
-            damage[run] = str(error)
+            damage[run] = error.line
             continue
         if summary is not None:
             summaries[run] = summary

@@ -12,7 +12,7 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.base.errors import DamagedIndexError, cite
 from sentence_beam.transforms.index import (
     SegmentChecks,
     SegmentedIndex,
@@ -145,7 +145,7 @@ class SnapshotIndex:
         try:
             return self._search(index, queries, k, rows, wanted)
         except DamagedIndexError as error:
-            raise DamagedIndexError(f"{error}; {self._find_mend(str(error))}") from error
+            raise DamagedIndexError(f"{error.message}; {self._find_mend(error.message)}") from error
 
     def _search(
         self, index: IndexEntry, queries: np.ndarray, k: int, rows: int, wanted: Matches | None
@@ -194,7 +194,7 @@ class SnapshotIndex:
         """Return what mends the damaged file that an error names, in the store or in a cache."""
         if self._manifest.root in error:
             command = f"sentence-beam index --store {self._manifest.root}"
-            return f"`{command}` builds it again, search --exact does without it"
+            return f"`{command}` builds it again, search {cite('exact=True')} does without it"
         return "it is a copy: remove it, and it is fetched again"
 
     def located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

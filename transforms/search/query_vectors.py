@@ -10,7 +10,7 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.cores import one_core
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.space import Recipe
 from sentence_beam.transforms.space.identity import OUTPUT_FIELDS
 from sentence_beam.transforms.space.st_modules import QUERY
@@ -101,7 +101,9 @@ class QueryEncoder:
             int8 = read_kept_int8(root, space)
             encoder = Encoder.from_recipe(plain_recipe, calibration=calibration, int8=int8)
         what = f"{recipe.model} is not the model of {root}"
-        space.check(encoder.space, what, "name the same one with --model", ignoring=ignoring)
+        space.check(
+            encoder.space, what, f"name the same one with {cite('model')}", ignoring=ignoring
+        )
         return encoder
 
     @cached_property

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.values import FOLDS, StrPath
 from sentence_beam.transforms.base.where import parse_filter
 from sentence_beam.transforms.index.exact import gains_to_scores
@@ -147,21 +147,23 @@ class Searcher:
         if not isinstance(k, int | np.integer) or k < 1:
             raise OptionError(f"k: {k!r} is not a whole number above zero")
         if fold not in FOLDS:
-            raise OptionError(f"--fold: {fold!r} is not known; say {' or '.join(FOLDS)}")
+            raise OptionError(f"{cite('fold')}: {fold!r} is not known; say {' or '.join(FOLDS)}")
         if min_score is not None and self.manifest.metric == "l2":
             raise OptionError(
-                "--min-score: scores of this store are squared distances (l2), of which less is"
-                " nearer"
+                f"{cite('min_score')}: scores of this store are squared distances (l2), of which"
+                " less is nearer"
             )
 
     def _check_reranks(self, texts: Sequence[str] | None) -> None:
         """Raise OptionError if a cross-encoder lacks the texts of the queries or of the rows."""
         if texts is None:
-            raise OptionError("--rerank reads the query's text; say --query or --queries")
+            raise OptionError(
+                f"{cite('rerank')} reads the query's text; say {cite('query')} or {cite('queries')}"
+            )
         if self.rows.text is None:
             raise OptionError(
-                f"--rerank reads the rows' text, which {self.manifest.root} does not keep"
-                " (--keep-text)"
+                f"{cite('rerank')} reads the rows' text, which {self.manifest.root} does not keep"
+                f" ({cite('keep_text=True')})"
             )
 
     def _load_scorer(self, folder: str) -> "PairScorer":
@@ -169,7 +171,7 @@ class Searcher:
         from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 
         if self._scorer is None or self._scorer.folder != folder:
-            self._scorer = PairScorer.load(folder, "--rerank")
+            self._scorer = PairScorer.load(folder, cite("rerank"))
         return self._scorer
 
     def _check_vectors(self, vectors: np.ndarray | None) -> np.ndarray:
@@ -215,7 +217,9 @@ class Searcher:
         stored = self.rows.read_with_ids(ids)
         for name in ids:
             if name not in stored.ids:
-                raise UnknownIdError(f"--id: {self.manifest.root} has no row with the id {name!r}")
+                raise UnknownIdError(
+                    f"{cite('id')}: {self.manifest.root} has no row with the id {name!r}"
+                )
         groups = [make_no_hits(0, request.k)]
         for name in ids:
             groups.append(self._find_best(self._exclude(stored.of(name), request), request, folds))

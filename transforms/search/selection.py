@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.search.searcher import Searcher, Where
 from sentence_beam.transforms.search.snapshot_rows import read_rows
 from sentence_beam.transforms.store.manifest import Manifest
@@ -36,7 +36,7 @@ class Selection:
         if not self.manifest.rows.stored:
             raise OptionError(f"{self.manifest.root} holds no rows")
         if not len(self):
-            raise OptionError(f"--where matches none of the rows of {self.manifest.root}")
+            raise OptionError(f"{cite('where')} matches none of the rows of {self.manifest.root}")
 
     def rows_of(self, shard: int) -> np.ndarray | None:
         """Return the selected rows of a shard, int64 ascending; None if all are."""

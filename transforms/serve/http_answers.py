@@ -38,7 +38,7 @@ def choose_status(error: Exception) -> tuple[int, str]:
     if isinstance(error, RefusedError):
         return error.status, line
     if isinstance(error, UnknownIdError):
-        return 404, line.removeprefix("--id: ")
+        return 404, line.removeprefix("id: ")
     if isinstance(error, OptionError):
         return 400, line
     if isinstance(error, HTTPException):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.serve.app import Application
 from sentence_beam.transforms.serve.guard import MOST_BYTES
 
@@ -52,7 +52,7 @@ def bound(host: str, port: int) -> socket.socket:
         bound_socket = socket.socket(family, kind, protocol)
     except OSError as error:
         raise OptionError(
-            f"--host {host}: {error.strerror}; say an address of this machine"
+            f"{cite('host')} {host}: {error.strerror}; say an address of this machine"
         ) from error
     try:
         bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -60,7 +60,8 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound_socket.close()
         raise OptionError(
-            f"--host {host} --port {port}: {error.strerror}; say another address, or --port 0"
+            f"{cite('host')} {host} {cite('port')} {port}: {error.strerror}; say another address,"
+            f" or {cite('port')} 0"
         ) from error
     return bound_socket
 

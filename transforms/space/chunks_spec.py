@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.space.spec_options import Grammar, Option
 
 _TOKENS = Option((), None, number=True)
@@ -77,13 +77,13 @@ class ChunksSpec:
         """Raise OptionError if pieces have a prefix without --chunks, or a kind that takes none."""
         if prefix and not self.cuts:
             raise OptionError(
-                "--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks"
-                " budget"
+                f"{cite('chunk_prefix')} stands before pieces of documents; say {cite('chunks')},"
+                f" as in {cite('chunks')} budget"
             )
         if prefix and self.kind == "late":
             raise OptionError(
-                f"--chunk-prefix: pieces of --chunks {self} know what stands around them; put it"
-                " before the whole document, as --text-template does"
+                f"{cite('chunk_prefix')}: pieces of {cite('chunks')} {self} know what stands around"
+                f" them; put it before the whole document, as {cite('text_template')} does"
             )
 
     def budget(self, room: int | None) -> int:

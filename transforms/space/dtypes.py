@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentence_beam.transforms.base import nvidia
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 # Families that are quantised: others were not measured.
@@ -58,11 +58,13 @@ def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
     if dtype not in DTYPES:
         raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
     if dtype != "float32" and family in FLOAT32_ONLY:
-        raise OptionError(f"dtype {dtype}: {family} computes in float32 alone; say --dtype float32")
+        raise OptionError(
+            f"dtype {dtype}: {family} computes in float32 alone; say {cite('dtype')} float32"
+        )
     if dtype == "int8" and family and family not in INT8_FAMILIES:
         quantised = ", ".join(sorted(INT8_FAMILIES))
         raise OptionError(
-            f"dtype int8: {family} is not quantised, only {quantised}; say --dtype float32"
+            f"dtype int8: {family} is not quantised, only {quantised}; say {cite('dtype')} float32"
         )
     return dtype
 

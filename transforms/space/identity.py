@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError, cite
 from sentence_beam.transforms.base.json_entries import hex_digest, one_of
 from sentence_beam.transforms.space.dtypes import resolve_dtype
 from sentence_beam.transforms.space.hashing import canonical_json, sha256_file, sha256_text
@@ -153,7 +153,7 @@ def resolve_space(
     if prompt and spec.parts[0].name == "prompt":
         raise OptionError(
             f"pooler prompt has its own template, prompt {prompt!r} has no place in it; give"
-            " --prompt ''"
+            f" {cite('prompt')} ''"
         )
     described, weights, width = _describe_pooler(files, spec, auto)
     full = calibrated_dim or width

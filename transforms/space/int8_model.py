@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, cite, refuse_damage
 from sentence_beam.transforms.space.hashing import canonical_json, sha256_text
 from sentence_beam.transforms.space.identity import Space
 from sentence_beam.transforms.space.recipe import Machine
@@ -16,15 +16,17 @@ GRAPH = "model.xml"
 WEIGHTS = "model.bin"
 ABOUT = "about.json"
 MISSING = (
-    "dtype int8: embed quantises a model for one store, on a sample of its corpus; say --dtype"
-    " float32 here"
+    "dtype int8: embed quantises a model for one store, on a sample of its corpus; say"
+    f" {cite('dtype')} float32 here"
 )
 
 
 def restrict_to_cpu(machine: Machine) -> Machine:
     """Return the machine with its CPU alone, on which int8 runs. Raises OptionError for a GPU."""
     if machine.device.startswith("cuda"):
-        raise OptionError(f"dtype int8 runs on the CPU; leave --device {machine.device} out")
+        raise OptionError(
+            f"dtype int8 runs on the CPU; leave {cite('device')} {machine.device} out"
+        )
     return replace(machine, device="cpu", refuses_unseen_gpu=False)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, first_line
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.space.exported import Exported, read_exported
 from sentence_beam.transforms.space.hub_cache import find_snapshot
@@ -331,7 +331,8 @@ def _find_root(model: str, revision: str | None) -> Path:
     path = Path(model).expanduser()
     if revision is not None and not has_revisions(model):
         raise OptionError(
-            f"--revision {revision}: model {model!r} has none, only ids of the hub do; leave it out"
+            f"{cite('revision')} {revision}: model {model!r} has none, only ids of the hub do;"
+            " leave it out"
         )
     if model == DEFAULT_MODEL:
         return _find_minilm()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.space.model_files import STATIC, ModelFiles
 from sentence_beam.transforms.space.pooler_spec import PoolerPart, PoolerSpec, make_part
 from sentence_beam.transforms.space.token_table import read_table
@@ -46,7 +46,9 @@ def check_int8_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> None:
         others.append("of mixed layers")
     if others:
         allowed = ", ".join(INT8_POOLERS)
-        raise OptionError(f"pooler {others[0]}: dtype int8 has only {allowed}; say --dtype float32")
+        raise OptionError(
+            f"pooler {others[0]}: dtype int8 has only {allowed}; say {cite('dtype')} float32"
+        )
 
 
 def _make_own_part(mode: str, count: str) -> PoolerPart:
@@ -193,12 +195,13 @@ def _fill_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
     fitted = table.described["method"]
     if fitted != method:
         raise OptionError(
-            f"pooler '{part}': {part.table} was fitted with --method {fitted}; fit it with {method}"
+            f"pooler '{part}': {part.table} was fitted with {cite('method')} {fitted}; fit it with"
+            f" {method}"
         )
     if table.described["tokenizer"] != tokenizer:
         raise OptionError(
             f"pooler '{part}': {part.table} counts tokens of another tokenizer; fit it with this"
-            " model (--model)"
+            f" model ({cite('model')})"
         )
     return part.replaced(table=table.digest)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any, NoReturn
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.space.json_files import (
     read_fields,
     read_json,
@@ -111,7 +111,8 @@ class StModules:
             return "cosine"
         if self.similarity not in METRICS:
             raise OptionError(
-                f"the model's similarity is {self.similarity}, which no index has; say --metric"
+                f"the model's similarity is {self.similarity}, which no index has; say"
+                f" {cite('metric')}"
             )
         return METRICS[self.similarity]
 

@@ -3,7 +3,7 @@
 import contextlib
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.calibration.calibration import INFO, TENSORS, Calibration
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store import layout
@@ -49,9 +49,9 @@ def read_kept_calibration(root: str, space: Space) -> Calibration | None:
         ):
             return calibration.fitted_on(space)
     except OptionError as error:
-        reason = str(error).partition(";")[0]
+        reason = error.message.partition(";")[0]
         raise SentenceBeamError(
-            f"{reason}; name the calibration again with embed --calibration"
+            f"{reason}; name the calibration again with embed {cite('calibration')}"
         ) from error
 
 

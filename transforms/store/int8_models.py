@@ -3,7 +3,7 @@
 import json
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.space.int8_model import (
     ABOUT,
@@ -16,7 +16,7 @@ from sentence_beam.transforms.space.int8_model import (
 )
 from sentence_beam.transforms.store import layout
 
-_MEND = "restore it, or embed everything again with --reembed"
+_MEND = f"restore it, or embed everything again with {cite('reembed=True')}"
 
 
 def keep_int8(root: str, space: Space, generation: int, model: Int8Model) -> Int8Model:

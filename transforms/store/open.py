@@ -13,7 +13,6 @@ import pyarrow as pa
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
 from sentence_beam.transforms.base.numbers import format_count
-from sentence_beam.transforms.base.python_names import python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.given_ids import Id, format_ids, is_one_id
 from sentence_beam.transforms.space import Space
@@ -30,12 +29,6 @@ if TYPE_CHECKING:
 
     from sentence_beam.transforms.search import Hit
 
-OF_SEARCH = {
-    "exact": True,
-    **dict.fromkeys(
-        ("texts", "ids", "vectors", "k", "where", "min_score", "fold", "width", "rerank"), False
-    ),
-}
 LATEST = 5
 LATEST_NAME = "latest"
 
@@ -170,7 +163,6 @@ class Store:
         self, *, vectors: np.ndarray, k: int = 10, **how: Unpack[SearchKeywords]
     ) -> "list[list[Hit]]": ...
 
-    @python_names(OF_SEARCH)
     def search(
         self,
         texts: str | Sequence[str] | None = None,

@@ -178,7 +178,7 @@ def reused(unit: UnitRecord) -> UnitRecord:
 
 @dataclass(frozen=True)
 class Problem:
-    """A reason why a run must end without a commit: one line, and its exit status."""
+    """A reason why a run must end without a commit: an error's `message`, and its exit status."""
 
     message: str
     exit_code: int = 1
@@ -186,7 +186,7 @@ class Problem:
     @classmethod
     def from_error(cls, error: SentenceBeamError) -> "Problem":
         """The problem that an error of this project describes."""
-        return cls(error.line or str(error), error.exit_code)
+        return cls(error.message, error.exit_code)
 
     def error(self) -> SentenceBeamError:
         """Return the error with which to end the run, of the class with this exit status."""

@@ -85,7 +85,7 @@ def _describe_columns(manifest: Manifest, faults: list[str]) -> list[dict[str, s
         with open_numbered(manifest, 0) as parquet:
             schema = parquet.schema_arrow
     except SentenceBeamError as error:
-        faults.append(str(error))
+        faults.append(error.line)
         return None
     own = list_own_columns(schema.names)
     columns = []
@@ -120,7 +120,7 @@ def _describe_last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
     try:
         result = read_checked_result(manifest.root, run)
     except SentenceBeamError as error:
-        faults.append(str(error))
+        faults.append(error.line)
         result = None
     if result is None and run == manifest.run:
         result = make_snapshot_result(manifest, NO_RESULT)

@@ -229,7 +229,7 @@ def _find_units_faults(
         units = read_units_in(manifest.root, part).slice(start, stop - start)
         units = units.filter(make_mask_array(extent.reads(manifest, units)))
     except SentenceBeamError as error:
-        yield str(error)
+        yield error.line
         return
     for unit in make_records(units):
         yield from _add_read_error(find_unit_faults(manifest, unit))
@@ -342,7 +342,7 @@ def _add_read_error(faults: Iterator[str]) -> Iterator[str]:
     try:
         yield from faults
     except SentenceBeamError as error:
-        yield str(error)
+        yield error.line
     except OSError as error:
         if error.filename:
             yield f"{error.filename}: cannot be read ({error.strerror})"

@@ -36,7 +36,7 @@ def _compare_shard(manifest: Manifest, unit: UnitRecord, path: str, data: bytes)
     try:
         info = shard_reading.inspect_shard(data)
     except SentenceBeamError as error:
-        yield f"{path}: {error}"
+        yield f"{path}: {error.line}"
         return
     if info.space_id != manifest.space.id:
         yield (
@@ -68,7 +68,7 @@ def _compare_rejects(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     try:
         rows = len(parse_rejects(stored[0]))
     except SentenceBeamError as error:
-        yield f"{path}: {error}"
+        yield f"{path}: {error.line}"
         return
     if rows != unit.rejected:
         yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"

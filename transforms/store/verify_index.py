@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.columns import get_numbers, sum_column
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
 from sentence_beam.transforms.store.index_coverage import Coverage
 from sentence_beam.transforms.store.index_entries import IndexEntry, SegmentEntry
 from sentence_beam.transforms.store.index_files import locators
@@ -24,11 +24,11 @@ def check_segment(
             storage.read_bytes(storage.join(manifest.root, segment.locator))
         )
     except (OSError, SentenceBeamError) as error:
-        return (f"{segment.locator}: {error}",), None
+        return (f"{segment.locator}: {first_line(error)}",), None
     try:
         rows_of = get_numbers(manifest.shards, "rows")
     except SentenceBeamError as error:
-        return (str(error),), None
+        return (error.line,), None
     live = table.filter(table.column("shard").is_valid())
     counted = (
         ("rows", len(table), segment.rows),

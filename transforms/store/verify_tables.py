@@ -117,4 +117,4 @@ def _compare_ledger(manifest: Manifest, sums: Sums) -> Iterator[str]:
         Ledger({**kept, "carried": work.pop("carried")}, work).check()
         check_apart(int(sums.pieces_apart[0]))
     except LedgerError as error:
-        yield str(error).removesuffix("; nothing committed")
+        yield error.line.removesuffix("; nothing committed")

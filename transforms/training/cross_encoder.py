@@ -9,7 +9,7 @@ from sentence_transformers.base import modules
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
 from torch import nn
 
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.pair_scorer import (
     check_folder,
@@ -50,7 +50,7 @@ def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEnco
             model = CrossEncoder(modules=[transformer], device=device)
     except Exception as error:  # transformers raises all kinds for a model without such a head
         raise OptionError(
-            f"--model {options.model} cannot be a cross-encoder ({first_line(error)})"
+            f"{cite('model')} {options.model} cannot be a cross-encoder ({first_line(error)})"
         ) from error
     refuse_prefix(root, find_safetensors(root), transformer.auto_model)
     model.max_seq_length = min(options.max_tokens, limit or options.max_tokens)
@@ -64,13 +64,13 @@ def _find_files(options: TrainOptions) -> tuple[Path, int | None]:
     """
     root = Path(options.model).expanduser()
     if is_cross_encoder(root):
-        check_folder(options.model, "--model")
+        check_folder(options.model, cite("model"))
         return root, None
     files = resolve_model(options.model, options.revision)
     if files.modules.static or files.exported:
         raise OptionError(
-            f"--model {options.model} is not a transformer, which --cross-encoder needs; name"
-            " another"
+            f"{cite('model')} {options.model} is not a transformer, which {cite('cross_encoder')}"
+            " needs; name another"
         )
     return files.folder, files.position_limit
 

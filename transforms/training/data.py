@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.roles import LABEL, NEGATIVE, SCORE
 from sentence_beam.transforms.training.train_options import (
@@ -41,12 +41,12 @@ class Data:
 
 def read_data(options: TrainOptions) -> Data:
     """Read and check the rows of the options. Raises OptionError and DataGateError."""
-    examples = read_examples("--input", options.inputs, options, options.limit)
-    dev = _read_held_out("--dev", options.dev, options)
-    test = _read_held_out("--test", options.test, options)
+    examples = read_examples(cite("input"), options.inputs, options, options.limit)
+    dev = _read_held_out(cite("dev"), options.dev, options)
+    test = _read_held_out(cite("test"), options.test, options)
     if len(examples) < options.batch:
         raise OptionError(
-            f"{len(examples)} rows are fewer than a batch of {options.batch}; say --batch"
+            f"{len(examples)} rows are fewer than a batch of {options.batch}; say {cite('batch')}"
             f" {len(examples)} or less, or give more rows"
         )
     labels: tuple[str, ...] = ()
@@ -84,8 +84,8 @@ def _check_negatives(examples: Examples, options: TrainOptions) -> None:
     if options.hard_negatives and NEGATIVE in columns:
         names = ",".join(list(examples.sources[0].columns.values())[:2])
         raise OptionError(
-            f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave"
-            " it out"
+            f"{cite('hard_negatives')}: the data has a column of negatives; say {cite('columns')}"
+            f" {names}, or leave it out"
         )
 
 

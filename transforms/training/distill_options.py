@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.base.option import option, options
 from sentence_beam.transforms.options.common import (
@@ -84,7 +84,7 @@ def check_output(options: DistillOptions) -> Path:
     Raises OptionError for a URL, a file, and a folder that exists without `--overwrite` or was
     written by something else.
     """
-    named = f"--output {options.output}"
+    named = f"{cite('output')} {options.output}"
     if not storage.is_local(options.output):
         raise OptionError(f"{named}: a model is written to a local folder; copy it from there")
     output = Path(storage.absolute(options.output))
@@ -93,7 +93,9 @@ def check_output(options: DistillOptions) -> Path:
     if not os.path.lexists(output) or (output.is_dir() and not any(output.iterdir())):
         return output
     if not options.overwrite:
-        raise OptionError(f"{named} exists; say --overwrite to replace it, or name another folder")
+        raise OptionError(
+            f"{named} exists; say {cite('overwrite=True')} to replace it, or name another folder"
+        )
     if not (output / RECORD).is_file():
         raise OptionError(f"{named} exists and no distillation wrote it; name another folder")
     return output

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.corpus.collection_rows import list_files, read_files
 from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.row_blocks import Columns
@@ -105,7 +105,9 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
             rejected += len(unit.rejects)
             progress.step(len(unit.texts))
     if not counts:
-        raise OptionError("--input holds no words; check --input and --text-column")
+        raise OptionError(
+            f"{cite('input')} holds no words; check {cite('input')} and {cite('text_column')}"
+        )
     words = tuple(_select_words(counts, tokenizer, options.words))
     sources = ({"path": file.path, "sha256": storage.sha256_of(file.path)[0]} for file in inputs)
     return NewWords(words, rows, rejected, tuple(sources))
@@ -138,7 +140,7 @@ def _find_pooling(files: ModelFiles, options: DistillOptions) -> str:
     Raises OptionError for a model with parts that model2vec would leave out.
     """
     modules = files.modules
-    named = f"--model {options.model}"
+    named = f"{cite('model')} {options.model}"
     if files.exported:
         raise OptionError(
             f"{named} was exported from a store; distil the model in its folder `model`"
@@ -163,7 +165,7 @@ def _find_pooling(files: ModelFiles, options: DistillOptions) -> str:
         )
     if options.dim > files.hidden:
         raise OptionError(
-            f"--dim {options.dim}: {options.model} has {files.hidden} dimensions; say"
+            f"{cite('dim')} {options.dim}: {options.model} has {files.hidden} dimensions; say"
             f" {files.hidden} or less"
         )
     return _POOLINGS[pooling]
@@ -192,12 +194,13 @@ def _distil_table(
             )
     except Exception as error:  # model2vec raises all kinds for a tokenizer that it cannot read
         raise OptionError(
-            f"--model {options.model}: model2vec cannot distil it ({first_line(error)})"
+            f"{cite('model')} {options.model}: model2vec cannot distil it ({first_line(error)})"
         ) from error
     table = np.asarray(made.embedding, np.float32)
     if table.shape[1] != options.dim:
         raise OptionError(
-            f"--dim {options.dim}: the vocabulary has {len(table)} tokens; say less than that"
+            f"{cite('dim')} {options.dim}: the vocabulary has {len(table)} tokens; say less than"
+            " that"
         )
     if made.weights is not None:
         table = (table * np.asarray(made.weights)[:, None]).astype(np.float32)

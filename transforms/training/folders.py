@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.training.train_options import TrainOptions
 
 RECORD = "training.json"
@@ -32,20 +32,22 @@ def check_output(options: TrainOptions) -> Path:
     """
     if not storage.is_local(options.output):
         raise OptionError(
-            f"--output {options.output}: a model is written to a local folder; copy it from there"
+            f"{cite('output')} {options.output}: a model is written to a local folder; copy it from"
+            " there"
         )
     output = Path(storage.absolute(options.output))
     if output.is_file():
-        raise OptionError(f"--output {options.output} is a file; name a folder")
+        raise OptionError(f"{cite('output')} {options.output} is a file; name a folder")
     exists = output.is_dir() and any(output.iterdir())
     if exists and (options.overwrite or options.resume) and not (output / RECORD).is_file():
         raise OptionError(
-            f"--output {options.output} exists and no training wrote it; name another folder"
+            f"{cite('output')} {options.output} exists and no training wrote it; name another"
+            " folder"
         )
     if exists and not options.overwrite and not options.resume:
         raise OptionError(
-            f"--output {options.output} exists; say --overwrite to replace it, or name another"
-            " folder"
+            f"{cite('output')} {options.output} exists; say {cite('overwrite=True')} to replace it,"
+            " or name another folder"
         )
     return output
 
@@ -65,13 +67,13 @@ def working(output: Path, options: TrainOptions, settings: Mapping[str, Any]) ->
     work = locate_work(output)
     if work.is_dir() and not options.resume and not options.overwrite:
         raise OptionError(
-            f"{work} holds an unfinished training; say --resume to go on, or --overwrite to begin"
-            " again"
+            f"{work} holds an unfinished training; say {cite('resume=True')} to go on, or"
+            f" {cite('overwrite=True')} to begin again"
         )
     if work.is_dir() and any(work.iterdir()) and not (work / LOCK).is_file():
         raise OptionError(
             f"{work}, where checkpoints would go, exists and no training wrote it; name another"
-            " --output"
+            f" {cite('output')}"
         )
     work.mkdir(parents=True, exist_ok=True)
     with open(work / LOCK, "w") as lock:
@@ -161,7 +163,9 @@ def _check_same(work: Path, settings: Mapping[str, Any]) -> None:
     try:
         recorded = json.loads((work / SETTINGS).read_text(encoding="utf8"))
     except ValueError:
-        raise OptionError(f"{work / SETTINGS} is damaged; say --overwrite to begin again") from None
+        raise OptionError(
+            f"{work / SETTINGS} is damaged; say {cite('overwrite=True')} to begin again"
+        ) from None
     _refuse_others(str(work), recorded, settings)
 
 
@@ -173,7 +177,8 @@ def _refuse_others(folder: str, recorded: Mapping[str, Any], settings: Mapping[s
     if other is not None:
         raise OptionError(
             f"{folder}: its {other.replace('_', ' ')} was {recorded.get(other)}, and is"
-            f" {now.get(other)} now; resume with the same, or say --overwrite to begin again"
+            f" {now.get(other)} now; resume with the same, or say {cite('overwrite=True')} to begin"
+            " again"
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 
 # pairs of SNLI whose annotators disagreed: in its own files, and on the hub
 WITHOUT_CONSENSUS = ("-", "-1")
@@ -41,7 +41,9 @@ def read_labels(words: Sequence[str]) -> Labels:
             name = word
             number = ""
         if name in names or number in by_number:
-            raise OptionError(f"--labels: {word} repeats a label or a number; name each once")
+            raise OptionError(
+                f"{cite('labels')}: {word} repeats a label or a number; name each once"
+            )
         names.append(name)
         if number:
             by_number[number] = name

@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from torch import nn
 
-from sentence_beam.transforms.base.errors import OptionError, first_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
 from sentence_beam.transforms.space import resolve_model
@@ -28,15 +28,15 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
     files = resolve_model(options.model, options.revision)
     if files.exported:
         raise OptionError(
-            f"--model {options.model} was exported from a store; train the model in its folder"
-            " `model`"
+            f"{cite('model')} {options.model} was exported from a store; train the model in its"
+            " folder `model`"
         )
     try:
         with quiet_transformers():
             model = _load_modules(files, _choose_pooler(files, options.pooler), device)
     except (OSError, ValueError, ImportError) as error:
         raise OptionError(
-            f"--model {options.model} cannot be loaded by sentence-transformers"
+            f"{cite('model')} {options.model} cannot be loaded by sentence-transformers"
             f" ({first_line(error)})"
         ) from error
     if not files.modules.static:
@@ -51,7 +51,8 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
         is_trained = any(weight.requires_grad for weight in model.parameters())
         if options.objective != CLASSIFICATION and not is_trained:
             raise OptionError(
-                "--freeze-backbone leaves nothing to train; leave it out, or say --pooler cnn"
+                f"{cite('freeze_backbone=True')} leaves nothing to train; leave it out, or say"
+                f" {cite('pooler')} cnn"
             )
     return model
 
@@ -77,7 +78,7 @@ def _load_modules(files: ModelFiles, pooler: str | None, device: str) -> Sentenc
     if files.modules.static:
         raise OptionError(
             f"{files.root} is a table of token embeddings, whose pooler is its own; leave out"
-            " --pooler"
+            f" {cite('pooler')}"
         )
     transformer = modules.Transformer(str(files.folder))
     width = transformer.get_embedding_dimension()

@@ -7,7 +7,7 @@ import datasets
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.training.objectives import load_guide
 from sentence_beam.transforms.training.train_options import TrainOptions
 
@@ -39,9 +39,9 @@ def mine_negatives(
             verbose=False,
         )
     except ValueError as error:
-        raise OptionError(f"--hard-negatives {options.hard_negatives}: {error}") from error
+        raise OptionError(f"{cite('hard_negatives')} {options.hard_negatives}: {error}") from error
     if not len(mined):
         raise OptionError(
-            f"--hard-negatives {options.hard_negatives}: no row has so many; ask for fewer"
+            f"{cite('hard_negatives')} {options.hard_negatives}: no row has so many; ask for fewer"
         )
     return {name: list(mined[name]) for name in mined.column_names}

@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from torch import nn
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     COSENT,
@@ -33,7 +33,8 @@ def make_loss(model: SentenceTransformer, options: TrainOptions, labels: int) ->
     wide = next((dim for dim in options.matryoshka if dim >= full), None)
     if wide is not None:
         raise OptionError(
-            f"--matryoshka {wide}: the model's vectors have {full} components; name smaller widths"
+            f"{cite('matryoshka')} {wide}: the model's vectors have {full} components; name smaller"
+            " widths"
         )
     return losses.MatryoshkaLoss(
         model, loss, matryoshka_dims=[full, *sorted(options.matryoshka, reverse=True)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.data import Data
 from sentence_beam.transforms.training.dev import Classify, make_task
@@ -81,7 +81,9 @@ def _add_negatives(
     share = f"{rows:,} of {len(data.train):,} rows"
     say(format_summary_line("negatives", f"{options.hard_negatives} to each of {share}"))
     if rows < options.batch:
-        raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
+        raise OptionError(
+            f"{cite('hard_negatives')}: fewer rows than a batch have so many; ask for fewer"
+        )
     return values
 
 

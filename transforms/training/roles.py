@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     COSENT,
@@ -57,7 +57,7 @@ def assign_columns(
             names = names.replace(f",{role}", f"[,{role}]")
         raise OptionError(
             f"{path} has no column {_list_names(missing[0])}; its columns: {', '.join(header)}; say"
-            f" --columns with those for {names}, in this order"
+            f" {cite('columns')} with those for {names}, in this order"
         )
     return columns_by_role
 
@@ -70,13 +70,13 @@ def _assign_given(
     if not fewest <= len(columns) <= len(roles):
         need = " or ".join(",".join(roles[:count]) for count in range(fewest, len(roles) + 1))
         raise OptionError(
-            f"--columns {','.join(columns)}: --objective {objective} has the roles {need}; name"
-            " each once"
+            f"{cite('columns')} {','.join(columns)}: {cite('objective')} {objective} has the roles"
+            f" {need}; name each once"
         )
     for name in columns:
         if name not in header:
             raise OptionError(
-                f"{path} has no column {name} (--columns); its columns: {', '.join(header)}"
+                f"{path} has no column {name} ({cite('columns')}); its columns: {', '.join(header)}"
             )
     return dict(zip(roles, columns, strict=False))
 
@@ -84,7 +84,9 @@ def _assign_given(
 def _find(path: str, header: Sequence[str], role: str) -> str | None:
     names = [name for name in (role, *ALSO.get(role, ())) if name in header]
     if len(names) > 1:
-        raise OptionError(f"{path} has both {names[0]} and {names[1]}; say which with --columns")
+        raise OptionError(
+            f"{path} has both {names[0]} and {names[1]}; say which with {cite('columns')}"
+        )
     return names[0] if names else None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.training.folders import write_json
 from sentence_beam.transforms.training.train_options import TrainOptions
@@ -26,7 +26,9 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
     the best dev score. Raises OptionError without scores to compare, and what `train` raises.
     """
     if options.dev is None and options.test is None:
-        raise OptionError("--seeds compares scores; say --dev PATH or --test PATH too")
+        raise OptionError(
+            f"{cite('seeds')} compares scores; say {cite('dev')} PATH or {cite('test')} PATH too"
+        )
     output = Path(storage.absolute(options.output))
     runs = []
     for seed in range(options.seed, options.seed + count):

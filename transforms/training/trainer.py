@@ -30,7 +30,7 @@ from torch import nn
 from transformers import EarlyStoppingCallback, TrainerCallback
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.pair_scorer import PairScorer
 from sentence_beam.transforms.evaluation.task import PairTask, Predictions, Task
@@ -300,7 +300,7 @@ class _Trainer(BaseTrainer):
         step = self.state.global_step + 1
         return SentenceBeamError(
             f"the {what} is not finite at step {step} ({name_rows_with(self.examples, texts)});"
-            f" {last}; lower --lr, say --dtype float32, or leave such rows out"
+            f" {last}; lower {cite('lr')}, say {cite('dtype')} float32, or leave such rows out"
         )
 
 

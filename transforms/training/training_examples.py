@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import DataGateError, OptionError
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, cite
 from sentence_beam.transforms.corpus.collection_rows import naming_option, read_header, read_values
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.find import match_inputs
@@ -99,7 +99,7 @@ def read_examples(
         odd = next(iter(set(roles) ^ set(files[other])))
         raise OptionError(
             f"of {named[0][1].path} and {named[other][1].path} one has a column {odd} and one has"
-            " not; say --columns"
+            f" not; say {cite('columns')}"
         )
     labels = read_labels(options.labels)
     values: dict[str, list[Any]] = {role: [] for role in roles}
@@ -175,8 +175,8 @@ def _make_reader(role: str, path: str, column: str, labels: Labels) -> Reader:
         score = _parse_score(value)
         if not math.isfinite(score):
             raise OptionError(
-                f"{path}, row {number}: {quote_value(value)} in column {column} is no score;"
-                " mend the row, or say --columns with the names in the order text1,text2,score"
+                f"{path}, row {number}: {quote_value(value)} in column {column} is no score; mend"
+                f" the row, or say {cite('columns')} with the names in the order text1,text2,score"
             )
         row.append(score)
         return None
@@ -223,7 +223,7 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
         numbers = ", ".join(map(str, source.first_rejected))
         raise DataGateError(
             f"{flag}: {rejected:,} of {rows:,} rows cannot be used ({counted}; of {source.path}"
-            f" rows {numbers}), more than --max-rejects {most:g}; mend them or raise it"
+            f" rows {numbers}), more than {cite('max_rejects')} {most:g}; mend them or raise it"
         )
     if not len(examples):
         raise OptionError(f"{flag} {examples.sources[0].path} has no row; check the file")

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_beam.transforms.base.errors import DataGateError, StoppedError
+from sentence_beam.transforms.base.errors import DataGateError, StoppedError, cite
 from sentence_beam.transforms.base.progress import LOADING, stage
 from sentence_beam.transforms.base.summary_lines import format_summary_line
 from sentence_beam.transforms.space import Space, resolve_model, resolve_space
@@ -124,7 +124,8 @@ def _fit(job: "Job", checkpoints: Path, watch: TrainingWatch) -> "TrainingResult
         return fit(job, checkpoints, watch)
     except KeyboardInterrupt:
         raise StoppedError(
-            "interrupted; the same command with --resume goes on from the last checkpoint"
+            f"interrupted; the same command with {cite('resume=True')} goes on from the last"
+            " checkpoint"
         ) from None
     finally:
         watch.end()
@@ -173,8 +174,8 @@ def keep_start(job: "Job", start: "Sequence[dict[str, Tensor]]", reason: str, sa
     """Restore the weights of the start. Raises DataGateError for `--must-improve`."""
     if job.options.must_improve:
         raise DataGateError(
-            f"--must-improve: {reason}; --resume without --must-improve writes the start as the"
-            " model"
+            f"{cite('must_improve')}: {reason}; {cite('resume=True')} without"
+            f" {cite('must_improve=True')} writes the start as the model"
         )
     say(format_summary_line("note", f"{reason}; they are kept"))
     for module, weights in zip(list_trained_modules(job), start, strict=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.training.labels import read_labels
 from sentence_beam.transforms.training.roles import LABEL, SCORE
 from sentence_beam.transforms.training.training_examples import Examples, quote_value
@@ -29,14 +29,14 @@ def find_labels(
     unseen = [label for label in labels if label not in seen]
     if unseen:
         raise OptionError(
-            f"--labels: no training row has {unseen[0]!r}; there are {_join(sorted(seen))}"
+            f"{cite('labels')}: no training row has {unseen[0]!r}; there are {_join(sorted(seen))}"
         )
     if len(labels) > len(seen) or len(seen) > len(train) // 2:
         column = train.sources[0].columns[LABEL]
         raise OptionError(
             f"{len(seen):,} different labels in {len(train):,} rows, as"
             f" {quote_value(labels[0])}: is"
-            f" {column} the column of labels? Say --columns with the names in the order"
+            f" {column} the column of labels? Say {cite('columns')} with the names in the order"
             " text1,text2,label"
         )
     return labels
@@ -46,7 +46,9 @@ def _check_known(examples: Examples, labels: Sequence[str], are_named: bool) -> 
     """Raise OptionError for a row whose label is not among the labels."""
     for place, label in enumerate(examples.columns[LABEL]):
         if label not in labels:
-            reason = "not among --labels" if are_named else "a label that no training row has"
+            reason = (
+                f"not among {cite('labels')}" if are_named else "a label that no training row has"
+            )
             raise OptionError(
                 f"{examples.where(place)}: {quote_value(label)} is {reason}; there are"
                 f" {_join(labels)}"
@@ -66,9 +68,9 @@ def scale_scores(
     is_checked = bounded or scores is not None
     for place, score in enumerate(column):
         if is_checked and not low <= score <= high:
-            mend = "mend the row or --scores"
+            mend = f"mend the row or {cite('scores')}"
             if scores is None:
-                mend = "say --scores LOW,HIGH, the ends of the data's scale"
+                mend = f"say {cite('scores')} LOW,HIGH, the ends of the data's scale"
             raise OptionError(
                 f"{examples.where(place)}: score {score:g} is not from {low:g} to {high:g}; {mend}"
             )

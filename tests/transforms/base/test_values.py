@@ -42,9 +42,9 @@ def test_a_value_gets_the_type_of_its_field(name: str, given: Any, value: Any) -
 @pytest.mark.parametrize(
     ("name", "given", "line"),
     [
-        ("keep", "no", "argument --keep: 'no' is not True or False"),
-        ("append", 1, "argument --append: 1 is not True or False"),
-        ("pooler", 3, "argument --pooler: 3 is not text"),
+        ("keep", "no", "keep: 'no' is not True or False"),
+        ("append", 1, "append: 1 is not True or False"),
+        ("pooler", 3, "pooler: 3 is not text"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(name: str, given: Any, line: str) -> None:

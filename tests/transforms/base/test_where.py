@@ -150,7 +150,7 @@ def test_what_a_filter_means(where: str | pc.Expression, rows: list[bool | None]
         ("(" * 200 + "good" + ")" * 200, "more than 100"),
         (" OR ".join(["year = 2020"] * 5000), "more than 1,000 conditions"),
         (pc.field("nope") == 1, "nope"),
-        (pc.field("lang") == 1, "--where"),
+        (pc.field("lang") == 1, "where: "),
         (pc.field("year") + 1, "gives int"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_text_column_of_numbers_is_not_ordered_as_text() -> None:
 
     for where in ("lang < '5'", "lang BETWEEN '1' AND '5'"):
         parse_filter(where, TABLE.schema)
-        with pytest.raises(OptionError, match=r"--keep-columns lang:int, which runs no model"):
+        with pytest.raises(OptionError, match=r"keep_columns lang:int, which runs no model"):
             parse_filter(where, TABLE.schema, numbers_in=numbers_in)
     parse_filter("lang = '5'", TABLE.schema, numbers_in=numbers_in)
 
@@ -229,7 +229,7 @@ def test_a_text_column_of_numbers_is_not_ordered_as_text() -> None:
 def test_an_expression_over_an_unknown_column_is_told_the_columns() -> None:
     with pytest.raises(OptionError, match="lang") as caught:
         parse_filter(pc.field("nowhere") == 1, TABLE.schema)
-    assert str(caught.value).startswith("--where: ")
+    assert str(caught.value).startswith("where: ")
 
 
 def test_true_and_false_are_values() -> None:

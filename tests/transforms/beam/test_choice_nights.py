@@ -82,13 +82,13 @@ def test_kinds_with_lists_are_compared_and_those_with_candidates_have_their_vect
 
 def test_a_target_that_no_kind_reaches_fails_with_what_was_reached(nights: Nights) -> None:
     found = problem_of(nights, IndexRequest(target_recall=1.0, max_bytes_per_row=8))
-    assert found.message.startswith(
-        "--target-recall 1: no index reaches recall 1 within 8 bytes a row; the best, SQ4 (8 bytes a row, "
+    assert str(found.error()).startswith(
+        "target_recall 1: no index reaches recall 1 within 8 bytes a row; the best, SQ4 (8 bytes a row, "
     )
     assert "of the 10 nearest" in found.message
     assert found.error().exit_code == 3
     found = problem_of(nights, IndexRequest("SQ4", target_recall=1.0))
-    assert found.message.startswith("--target-recall 1: SQ4 reaches recall@10 0.")
+    assert str(found.error()).startswith("target_recall 1: SQ4 reaches recall@10 0.")
     assert found.error().exit_code == 3
     assert problem_of(nights, IndexRequest(max_bytes_per_row=7)).error().exit_code == 2
 

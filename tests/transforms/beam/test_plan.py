@@ -201,7 +201,7 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
 @variants(
     ("values", "status", "said"),
     [
-        ({"text_limit": 100}, 2, "--partition content groups the text in memory here"),
+        ({"text_limit": 100}, 2, "groups the text in memory here"),
         ({"index_asked": IndexSpec.parse("IVF64,Flat")}, 2, "IVF64,Flat"),
     ],
     (0,),

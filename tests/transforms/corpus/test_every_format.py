@@ -208,10 +208,10 @@ def test_columns_that_are_missing_or_doubled(tmp_path: Path) -> None:
     path = write_bytes(tmp_path / "a.csv", b"body,n,n\none,1,2\n")
     with refused(OptionError, path, "no column text", "body, n, n"):
         read(path)
-    with refused(OptionError, path, "2 columns n", "--keep-columns"):
+    with refused(OptionError, path, "2 columns n", "(keep_columns)"):
         read(path, text="body", keep=("n",))
     path = write_bytes(tmp_path / "b.csv", b"body\none\n")
-    with refused(OptionError, path, "no column text", "--delimiter"):
+    with refused(OptionError, path, "no column text", "say delimiter"):
         read(path)
     for name in ("a.json", "a.arrow", "a.orc", "a.avro"):
         path = write_bytes(tmp_path / name, WRITERS[name](pa.table({"body": ["one"]})))
@@ -236,7 +236,7 @@ def test_damaged_files(tmp_path: Path, name: str, damage: str) -> None:
         whole[: int(0.7 * len(whole))] if damage == "cut" else b"{no such thing at all\n" * 40
     )
     (file,) = match_inputs(str(path))
-    with pytest.raises(SentenceBeamError, match="leave it out of --input") as caught:
+    with pytest.raises(SentenceBeamError, match="leave it out of input") as caught:
         read_all(file)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -377,7 +377,7 @@ def test_types_that_parquet_cannot_hold_are_not_kept(
     (tmp_path / "a.arrow").write_bytes(as_arrow(stream=False)(table))
     (file,) = match_inputs(str(tmp_path / "a.arrow"))
     with pytest.raises(
-        OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"
+        OptionError, match=r"a.arrow: column odd is .* \(keep_columns\); cast it or leave it out"
     ):
         open_columns(file).kept_types(Columns(keep=("odd",)))
 

@@ -222,7 +222,7 @@ def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "pattern", ["", "*", "**", "**/*.parquet", "size=1/*.parquet", "size=*/*.parquet", "size=1"]
 )
 def test_a_delta_table_is_refused_as_a_folder_of_files(delta: Path, pattern: str) -> None:
-    with pytest.raises(OptionError, match=rf"docs is a table, .* say --input delta:{delta}$"):
+    with pytest.raises(OptionError, match=rf"docs is a table, .* say input delta:{delta}$"):
         found(delta / pattern)
     assert len(found(f"delta:{delta}")) == 2
 
@@ -236,10 +236,10 @@ def test_a_file_of_a_table_is_refused_by_its_name(delta: Path) -> None:
 @pytest.mark.parametrize("pattern", ["", "*", "**", "**/*.parquet", "data/*.parquet", "data"])
 def test_an_iceberg_table_is_refused_as_a_folder_of_files(iceberg: Path, pattern: str) -> None:
     with pytest.raises(
-        OptionError, match=rf"{iceberg} is a table, .*--input iceberg:.*\.metadata\.json$"
+        OptionError, match=rf"{iceberg} is a table, .*input iceberg:.*\.metadata\.json$"
     ) as raised:
         found(iceberg / pattern)
-    said = str(raised.value).rpartition("--input ")[2]
+    said = str(raised.value).rpartition("input ")[2]
     latest = max(
         (iceberg / "metadata").glob("*.metadata.json"),
         key=lambda path: int(path.name.partition("-")[0]),
@@ -251,7 +251,7 @@ def test_an_iceberg_table_is_refused_as_a_folder_of_files(iceberg: Path, pattern
 @pytest.mark.parametrize("pattern", ["", "*", "**/*.parquet", "*/size=1/*.parquet"])
 def test_a_table_among_other_folders_is_refused(delta: Path, pattern: str) -> None:
     pq.write_table(rows("d"), delta.parent / "other.parquet")
-    with pytest.raises(OptionError, match=rf"docs is a table, .* say --input delta:{delta}$"):
+    with pytest.raises(OptionError, match=rf"docs is a table, .* say input delta:{delta}$"):
         found(delta.parent / pattern)
     assert found(delta.parent / "other.parquet") == ["other.parquet"]
 
@@ -260,7 +260,7 @@ def test_a_table_on_object_storage_is_refused(delta: Path, s3: str) -> None:
     for path in (path for path in delta.rglob("*") if path.is_file()):
         storage.overwrite(f"{s3}/docs/{path.relative_to(delta)}", path.read_bytes())
     for pattern in ("docs", "docs/size=1/*.parquet", "docs/size=*/p*.parquet", "**/*.parquet"):
-        with pytest.raises(OptionError, match=rf"docs is a table, .* say --input delta:{s3}/docs$"):
+        with pytest.raises(OptionError, match=rf"docs is a table, .* say input delta:{s3}/docs$"):
             found(f"{s3}/{pattern}")
 
 

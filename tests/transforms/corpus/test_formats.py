@@ -79,7 +79,7 @@ def test_its_columns_are_checked(cards: Path) -> None:
     )
     with pytest.raises(
         OptionError,
-        match=r"has no column txet \(--text-column\); did you mean text\? its columns: id,",
+        match=r"has no column txet \(text_column\); did you mean text\? its columns: id,",
     ):
         list(read_files([file], Columns("txet")))
 

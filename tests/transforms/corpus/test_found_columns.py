@@ -236,7 +236,7 @@ def test_formats(tmp_path: Path) -> None:
 def test_nested_json(tmp_path: Path) -> None:
     rows = [{"id": n, "doc": {"title": "One", "body": LONG[0]}, "tags": ["a"]} for n in range(3)]
     path = write_bytes(tmp_path / "a.json", json.dumps({"version": 1, "rows": rows}).encode())
-    with pytest.raises(OptionError, match="--json-rows rows"):
+    with pytest.raises(OptionError, match="json_rows rows"):
         check_text(files_of(path), ())
     path = write_bytes(tmp_path / "b.json", json.dumps(rows).encode())
     assert find_columns(files_of(path), ids=True) == FoundColumns(
@@ -272,9 +272,9 @@ def test_the_line_has_the_columns_with_a_value_each_and_a_template(tmp_path: Pat
     with pytest.raises(OptionError) as error:
         check_text(files_of(path), texts)
     assert str(error.value) == (
-        f"{path} has no column text (--text-column); its columns, by its first row: n '7', title"
+        f"{path} has no column text (text_column); its columns, by its first row: n '7', title"
         " 'one two three', body 'four five six seven'; name the one with the text, or join"
-        r" several, as in --text-template '{title}\n\n{body}'"
+        r" several, as in text_template '{title}\n\n{body}'"
     )
 
 

@@ -71,7 +71,7 @@ def test_versions_of_an_iceberg_table(catalog: Any) -> None:
     assert [ids_in(of_file, version) for version in (None, second)] == [["a", "b"], ["a", "b", "c"]]
     refused(
         TABLE,
-        "--input-version 17",
+        "input_version 17",
         f"no such snapshot; it has {first} (20",
         f"{second} (20",
         " UTC)",
@@ -135,12 +135,12 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
     deltalake.DeltaTable(folder).delete("id = 'a'")
     found = [ids_in(f"delta:{folder}", version) for version in (0, 1, None)]
     assert found == [["a", "b"], ["a", "b", "c"], ["b", "c"]]
-    assert refused(f"delta:{folder}", "--input-version 9", version=9).endswith(
+    assert refused(f"delta:{folder}", "input_version 9", version=9).endswith(
         "no such version; it has 0, 1, 2"
     )
     (old,) = deltalake.DeltaTable(folder, version=0).file_uris()
     Path(old).unlink()
-    with pytest.raises(SentenceBeamError, match="is missing.* take a later --input-version"):
+    with pytest.raises(SentenceBeamError, match="is missing.* take a later input_version"):
         ids_in(f"delta:{folder}", 0)
 
 
@@ -198,10 +198,10 @@ def test_partitions(
     assert ids_in(table, filter="day >= '2026-01-03' AND NOT lang = 'd e/%'") == ["d"]
     assert ids_in(table, filter="lang IN ('en') OR day = '2026-01-05'") == ["a", "d", "e"]
     there = f"{table} is partitioned by lang (string), day (date32[day])"
-    refused(table, "--input-filter: there is no partition column size", there, filter="size > 1")
-    refused(table, "--input-filter: day is date32[day], which 3 is not", there, filter="day > 3")
-    refused(table, "--input-filter: no data file", filter="lang = 'no'")
-    refused(table, "--input-filter cannot be read at its end", filter="lang =")
+    refused(table, "input_filter: there is no partition column size", there, filter="size > 1")
+    refused(table, "input_filter: day is date32[day], which 3 is not", there, filter="day > 3")
+    refused(table, "input_filter: no data file", filter="lang = 'no'")
+    refused(table, "input_filter cannot be read at its end", filter="lang =")
 
 
 # values of a column by which a table is partitioned
@@ -244,7 +244,7 @@ def test_an_iceberg_table_in_a_folder_that_no_url_has_as_it_is(
 def test_a_table_without_partitions(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
     deltalake.write_deltalake(tmp_path / "delta", rows("a"))
-    refused(f"delta:{tmp_path}/delta", "--input-filter", "not partitioned", filter="size = 0")
+    refused(f"delta:{tmp_path}/delta", "input_filter: ", "not partitioned", filter="size = 0")
 
 
 def test_partitions_of_iceberg_that_are_hidden_or_changed(

@@ -307,7 +307,7 @@ def test_matching_files(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="no file matches"):
         match_inputs(f"{tmp_path}/*.parquet")
     assert [f.relative for f in match_inputs(str(tmp_path))] == ["a.txt", "sub/b.txt"]
-    with pytest.raises(OptionError, match="--format"):
+    with pytest.raises(OptionError, match="say format parquet"):
         match_inputs(f"{tmp_path}/c.dat")
     assert match_inputs(f"{tmp_path}/c.dat", "text")[0].format == "text"
 

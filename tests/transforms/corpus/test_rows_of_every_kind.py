@@ -192,7 +192,7 @@ def test_ids_in_every_string_type(tmp_path: Path, ids: pa.Array) -> None:
 )  # fmt: skip
 def test_ids_of_other_types_are_refused(tmp_path: Path, ids: pa.Array) -> None:
     path = write_parquet(tmp_path / "a.parquet", ["one", "two"], id=ids)
-    with refused(OptionError, path, "column id is", "--id-column"):
+    with refused(OptionError, path, "column id is", "(id_column)"):
         read(path, id="id")
 
 
@@ -302,10 +302,10 @@ def test_compressed_text_in_several_members(tmp_path: Path, suffix: str) -> None
 def test_a_column_that_a_file_lacks_is_named_beside_those_it_has(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"sentence": ["x"], "n": [1]}), path)
-    with refused(OptionError, path, "column text", "--text-column", "sentence, n"):
+    with refused(OptionError, path, "column text", "(text_column)", "sentence, n"):
         read(path)
     assert read(path, text="sentence").texts == ["x"]
-    with refused(OptionError, path, "no column m", "--id-column"):
+    with refused(OptionError, path, "no column m", "(id_column)"):
         read(path, text="sentence", id="m")
 
 
@@ -369,15 +369,15 @@ def empty_folder(folder: Path) -> Path:
 @pytest.mark.parametrize("make", [nothing, link_to_nothing, empty_folder])
 def test_what_names_no_file(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     pattern = make(tmp_path)
-    with refused(OptionError, f"--input {pattern}", "no file matches"):
+    with refused(OptionError, f"input {pattern}", "no file matches"):
         read(pattern)
 
 
 def test_files_without_an_ending_need_a_format(tmp_path: Path) -> None:
     write_lines(tmp_path / "part-0", sentences(3))
-    with refused(OptionError, tmp_path, "known format", tmp_path / "part-0", "--format"):
+    with refused(OptionError, tmp_path, "known format", tmp_path / "part-0", "say format"):
         read(tmp_path)
     assert read(tmp_path, "text").texts == sentences(3)
     write_lines(tmp_path / "a.txt", ["one"])
-    with refused(OptionError, tmp_path / "part-0", "--format", "--input"):
+    with refused(OptionError, tmp_path / "part-0", "say format", "narrow input"):
         read(tmp_path / "*")

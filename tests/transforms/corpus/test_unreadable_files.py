@@ -61,7 +61,7 @@ def test_truncated_compressed_text(tmp_path: Path, suffix: str, cut: float) -> N
 def test_a_text_column_of_another_type(tmp_path: Path, values: pa.Array) -> None:
     path = write_parquet(tmp_path / "a.parquet", values)
     (file,) = list_files([str(path)], "auto")
-    with pytest.raises(OptionError, match=r"column text is .*--text-column") as error:
+    with pytest.raises(OptionError, match=r"column text is .*text_column") as error:
         plan_reading(file, Columns())
     assert f"{path}: column text is {values.type}".split("<")[0] in str(error.value)
 

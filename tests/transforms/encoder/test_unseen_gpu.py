@@ -39,7 +39,7 @@ def test_a_run_that_needs_a_gpu_does_not_take_the_cpu_in_silence(
     refusing = Machine(refuses_unseen_gpu=True)
     with pytest.raises(OptionError, match=r"535\.104\.05.*CUDA 12\.6.*LD_LIBRARY_PATH"):
         Encoder.from_recipe(Recipe(model), refusing)
-    with pytest.raises(OptionError, match=r"'cuda' is not there: .*LD_LIBRARY_PATH.*--device cpu"):
+    with pytest.raises(OptionError, match=r"'cuda' is not there: .*LD_LIBRARY_PATH.*device cpu"):
         devices.resolve_devices("cuda")
     assert Encoder.from_recipe(Recipe(model), Machine()).device_names == "cpu"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -452,7 +452,7 @@ def test_bad_data_is_named(tmp_path: Path, word: str, header: str, rows: list, s
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
     word = f"x={write(tmp_path / 'x.tsv', 'score sentence1 sentence2', [[1, 'a', 'b']])}"
-    with pytest.raises(OptionError, match="--task x is given twice; say x=PATH,PATH for several"):
+    with pytest.raises(OptionError, match="task x is given twice; say x=PATH,PATH for several"):
         read_tasks([word, word], [], "logistic")
 
 

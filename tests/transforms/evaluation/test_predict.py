@@ -95,7 +95,7 @@ def test_a_vector_that_is_not_finite_is_named_by_its_text(value: float) -> None:
     check_finite(Encoded("mean", rows, 1.0), texts)
     rows[2, 1] = rows[3, 0] = value
     with pytest.raises(
-        SentenceBeamError, match=r"pooler mean: .*text 2.* \(2 of 4 .*--dtype float32"
+        SentenceBeamError, match=r"pooler mean: .*text 2.* \(2 of 4 .*dtype float32"
     ):
         check_finite(Encoded("mean", rows, 1.0), texts)
 

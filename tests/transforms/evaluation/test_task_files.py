@@ -91,7 +91,7 @@ def test_the_files_of_the_sts_benchmark_have_tabs_and_no_header(tmp_path: Path) 
             '{"score": 1, "sentence1": "a", "sentence2": "b"}\nno\n',
             "row 2: not a JSON object",
         ),
-        ("a.csv", "", "a.csv is empty; leave it out of --task"),
+        ("a.csv", "", "a.csv is empty; leave it out of task"),
         ("a.csv", b"score,sentence1,sentence2\n1,caf\xe9,b\n", "row 1: not UTF-8"),
         ("a.tsv", "", "no column score in its header .none."),
     ],
@@ -105,7 +105,7 @@ def test_a_table_that_cannot_be_used_is_named(
 
 
 def test_a_file_that_is_missing_is_named_by_the_option(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="--task .*nowhere.csv: no file matches"):
+    with pytest.raises(OptionError, match="task .*nowhere.csv: no file matches"):
         task_files.read_header(str(tmp_path / "nowhere.csv"))
 
 
@@ -135,10 +135,10 @@ def test_labels_say_which_pairs_are_answers(tmp_path: Path) -> None:
 def test_which_numbers_are_answers_is_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(
         OptionError,
-        match="its labels are '0', '1'; say which are answers by --labels, as in --labels 0",
+        match="its labels are '0', '1'; say which are answers by labels, as in labels 0",
     ):
         read(questions(tmp_path, [0, 1]), 100)
     with pytest.raises(
-        OptionError, match="--labels entailment is none of its labels; there are '0', '1'"
+        OptionError, match="labels entailment is none of its labels; there are '0', '1'"
     ):
         read(questions(tmp_path, [0, 1]), 100, ("entailment",))

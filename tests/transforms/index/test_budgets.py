@@ -64,7 +64,7 @@ def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
     for index, rows in (("auto", 50_000), ("compact", 50_000), ("IVF8,SQ8", 50_000), ("auto", 500)):
         with pytest.raises(
             OptionError,
-            match=r"--max-bytes-per-row 40: the smallest index of .* holds \d+ bytes a row",
+            match=r"max_bytes_per_row 40: the smallest index of .* holds \d+ bytes a row",
         ):
             list_kinds(IndexSpec.parse(index), rows, 384, "ip", True, Budgets(row_bytes=40))
 

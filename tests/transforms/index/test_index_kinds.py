@@ -76,7 +76,7 @@ def test_deeper_codes_are_ranked_by_themselves() -> None:
 def test_other_kinds_are_refused_by_name(index: str) -> None:
     with pytest.raises(OptionError, match="use auto, compact, Flat") as error:
         choose_index(100_000, 384, IndexSpec.parse(index))
-    assert f"--index {index}:" in str(error.value)
+    assert f"index {index}:" in str(error.value)
     assert "\n" not in str(error.value)
 
 

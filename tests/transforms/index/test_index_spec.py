@@ -33,7 +33,7 @@ def test_a_request_is_stored_by_the_name_of_its_index() -> None:
 
 
 def test_a_wrong_name_is_told_where_it_is_read() -> None:
-    with pytest.raises(OptionError, match="--index HNSW32"):
+    with pytest.raises(OptionError, match="index HNSW32"):
         IndexRequest("HNSW32")
     with pytest.raises(ValueError, match=r"index\.request\.index is not an index"):
         IndexRequest.from_json({"index": "HNSW32"}, "index.request")
@@ -46,7 +46,5 @@ def test_the_bytes_of_a_code_are_those_of_faiss(codec: str) -> None:
 
 
 def test_a_code_that_faiss_does_not_have_is_one_line() -> None:
-    with pytest.raises(
-        OptionError, match="--index IVF4,PQ8x6: faiss refuses it for 100 components"
-    ):
+    with pytest.raises(OptionError, match="index IVF4,PQ8x6: faiss refuses it for 100 components"):
         IndexSpec.parse("IVF4,PQ8x6").code_bytes(100)

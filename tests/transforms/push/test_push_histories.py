@@ -223,7 +223,7 @@ def test_no_more_rows_are_deleted_than_allowed(store: Kept, left: int, allowed: 
             continue
         with pytest.raises(
             DataGateError,
-            match=rf"{9 - left} of its 9 rows would be deleted, more than --max-deletes",
+            match=rf"{9 - left} of its 9 rows would be deleted, more than max_deletes",
         ):
             bring(store, database, max_deletes=allowed, **how)
         assert database.now is before

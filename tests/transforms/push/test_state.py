@@ -85,7 +85,7 @@ ANOTHER_FORMAT = json.dumps({"space": space_of().to_json(), "metric": "l2", "for
     ids=["nothing", "empty", "text", "list", "object", "deep", "format"],
 )
 def test_what_push_did_not_make_is_refused(text: str | None) -> None:
-    with pytest.raises(OptionError, match="--to db: it is there, and push did not make it"):
+    with pytest.raises(OptionError, match="to db: it is there, and push did not make it"):
         State.from_text(text, "db")
 
 

@@ -80,7 +80,7 @@ def test_one_push_has_its_turn_until_its_end() -> None:
     first = begun(database)
     with pytest.raises(
         SentenceBeamError,
-        match=r"--to memory:#docs: another push into it is under way \(process \d+",
+        match=r"to memory:#docs: another push into it is under way \(process \d+",
     ):
         looked(database)
     first.upsert(pa.record_batch({"id": ["a"]}))

@@ -100,7 +100,7 @@ def test_the_syntax_of_files_that_options_say(tmp_path: Path) -> None:
 
 def test_rows_that_are_too_few_or_have_no_score_are_named(tmp_path: Path) -> None:
     path = str(write(tmp_path / "a.tsv", ROWS))
-    with pytest.raises(OptionError, match="8 rows are fewer than a batch of 9; say --batch 8 or"):
+    with pytest.raises(OptionError, match="8 rows are fewer than a batch of 9; say batch 8 or"):
         read_data(options(inputs=(path,), batch=9, scores=(0.0, 5.0)))
     swapped = options(inputs=(path,), columns=("score", "sentence1", "sentence2"))
     with pytest.raises(OptionError, match="row 1: .* in column sentence2 is no score"):
@@ -120,15 +120,11 @@ def test_columns_are_never_taken_by_their_order() -> None:
     }  # fmt: skip
     with pytest.raises(OptionError, match="no column text1, sentence1, premise or question1"):
         assign_columns("f", names, "classification", [])
-    with pytest.raises(
-        OptionError, match=r"f has no column a \(--columns\); its columns: gold, one"
-    ):
+    with pytest.raises(OptionError, match=r"f has no column a \(columns\); its columns: gold, one"):
         assign_columns("f", names, "classification", ["a", "one", "gold"])
     with pytest.raises(OptionError, match="has the roles text1,text2,label; name each once"):
         assign_columns("f", names, "classification", ["one", "other"])
-    with pytest.raises(
-        OptionError, match=r"say --columns with those for anchor,positive\[,negative"
-    ):
+    with pytest.raises(OptionError, match=r"say columns with those for anchor,positive\[,negative"):
         assign_columns("f", names, "ranking", [])
     with pytest.raises(OptionError, match="both text1 and sentence1"):
         assign_columns("f", ["text1", "sentence1", "text2", "label"], "classification", [])
@@ -220,7 +216,7 @@ def test_minus_one_is_a_label_if_labels_say_so(tmp_path: Path) -> None:
     assert not read_examples("--input", [path], asked).sources[0].rejected
     with pytest.raises(DataGateError, match="6 of 24 rows cannot be used .6 no label"):
         read_examples("--input", [path], options(objective="classification"))
-    with pytest.raises(OptionError, match="--labels: b=1 repeats a label or a number"):
+    with pytest.raises(OptionError, match="labels: b=1 repeats a label or a number"):
         read_examples("--input", [path], options(objective="classification", labels=("a=1", "b=1")))
 
 

@@ -41,7 +41,7 @@ def test_a_new_or_empty_folder_is_written(tmp_path: Path) -> None:
 
 def test_a_folder_that_exists_is_replaced_only_if_a_training_wrote_it(tmp_path: Path) -> None:
     output = trained(tmp_path / "model")
-    with pytest.raises(OptionError, match="exists; say --overwrite"):
+    with pytest.raises(OptionError, match="exists; say overwrite=True"):
         check_output(options(output))
     assert check_output(options(output, overwrite=True)) == output
     assert check_output(options(output, resume=True)) == output
@@ -71,7 +71,7 @@ def test_a_stopped_training_is_resumed_with_the_same_settings_alone(tmp_path: Pa
     output = tmp_path / "model"
     stopped(output)
     with (
-        pytest.raises(OptionError, match="holds an unfinished training; say --resume"),
+        pytest.raises(OptionError, match="holds an unfinished training; say resume=True"),
         working(output, options(output), SETTINGS),
     ):
         pass
@@ -102,7 +102,7 @@ def test_damaged_settings_and_a_folder_of_somebody_else_are_refused(tmp_path: Pa
     stopped(output)
     (locate_work(output) / "asked.json").write_text("{")
     with (
-        pytest.raises(OptionError, match="is damaged; say --overwrite"),
+        pytest.raises(OptionError, match="is damaged; say overwrite=True"),
         working(output, options(output, resume=True), SETTINGS),
     ):
         pass

@@ -115,7 +115,7 @@ def test_several_widths_add_up() -> None:
     each = [((cosines(u[:, :dim], v[:, :dim]) - gold) ** 2).mean() for dim in (2, 4)]
     found = loss("regression", np.stack([u, v]), gold, matryoshka=(2,))
     assert found == pytest.approx(sum(each), abs=1e-5)
-    with pytest.raises(OptionError, match="--matryoshka 4: the model's vectors have 4 components"):
+    with pytest.raises(OptionError, match="matryoshka 4: the model's vectors have 4 components"):
         loss("regression", np.stack([u, v]), gold, matryoshka=(2, 4))
 
 

@@ -32,7 +32,7 @@ def test_labels_are_sorted_or_as_given() -> None:
             (),
             "rows.tsv, row 2: 'maybe' is a label that no training row has; there are 'no', 'yes'",
         ),
-        (["no", "yes"] * 2, [], ("no", "perhaps"), "row 2: 'yes' is not among --labels"),
+        (["no", "yes"] * 2, [], ("no", "perhaps"), "row 2: 'yes' is not among labels"),
         (["no", "yes"] * 2, [], ("no", "yes", "maybe"), "no training row has 'maybe'"),
         (list("abcd"), [], (), "4 different labels in 4 rows, as 'a': is c the column of labels?"),
     ],
@@ -55,8 +55,8 @@ def test_scores_are_scaled_to_the_ends_of_their_scale() -> None:
 @pytest.mark.parametrize(
     ("values", "scores", "message"),
     [
-        ([0.1, 4.2], None, "rows.tsv, row 2: score 4.2 is not from 0 to 1; say --scores LOW,HIGH"),
-        ([0.1, 4.2], (1, 5), "row 1: score 0.1 is not from 1 to 5; mend the row or --scores"),
+        ([0.1, 4.2], None, "rows.tsv, row 2: score 4.2 is not from 0 to 1; say scores LOW,HIGH"),
+        ([0.1, 4.2], (1, 5), "row 1: score 0.1 is not from 1 to 5; mend the row or scores"),
         ([0.5, 0.5], None, "all scores are 0.5; there is nothing to learn"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
 from sentence_beam.transforms.corpus.formats.encoding import BOM, refuse_utf16
 from sentence_beam.transforms.corpus.formats.plain import PlainFormat, read_plain
@@ -42,7 +42,7 @@ def _check_size(file: InputFile, size: int) -> None:
     if size > MOST_BYTES:
         raise OptionError(
             f"{file.path} has more than {MOST_BYTES / 1e6:,.0f} MB, too much for one row; cut it"
-            " into files, or say --format text, a row a line"
+            f" into files, or say {cite('format')} text, a row a line"
         )
 
 

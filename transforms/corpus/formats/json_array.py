@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.files import InputFile
 from sentence_beam.transforms.corpus.formats.format import cut_at_stop
 from sentence_beam.transforms.corpus.formats.json_objects import JsonFormat, read_object
@@ -33,7 +33,9 @@ class JsonArray(JsonFormat):
         array = next(_find_arrays(self.first_rows(file)[:1], ""), None)
         if array is None:
             return error
-        return OptionError(f"{error}; say --json-rows {array} if this array has the rows")
+        return OptionError(
+            f"{error.message}; say {cite('json_rows')} {array} if this array has the rows"
+        )
 
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
         for block in read_json(file):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.arrow_types import join_words
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
@@ -88,13 +88,13 @@ class KeyColumns(FileColumns):
         if kinds and "str" not in kinds:
             raise OptionError(
                 f"{path}: column {text} is {_join_or(kinds)} in the first rows, not string; name"
-                " another --text-column"
+                f" another {cite('text_column')}"
             )
         kinds = _find_kinds(rows, id_column)
         if kinds and not kinds & {"str", "int"}:
             raise OptionError(
                 f"{path}: column {id_column} is {_join_or(kinds)} in the first rows; ids must be "
-                "strings or integers (--id-column)"
+                f"strings or integers ({cite('id_column')})"
             )
 
     def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -123,7 +123,7 @@ class KeyColumns(FileColumns):
         names = self.names()
         error = make_column_error(self.file, name, option, FIRST_KEYS, names)
         error = self.json.make_missing_error(error, self.file)
-        return OptionError(f"{error}{describe_not_utf8(names)}")
+        return OptionError(f"{error.message}{describe_not_utf8(names)}")
 
 
 def _find_words(rows: Iterable[dict[str, Any] | str], names: tuple[str, ...]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.corpus.files import InputFile, open_decompressed, open_unchanged
 from sentence_beam.transforms.corpus.formats.encoding import choose_errors, find_encoding
 from sentence_beam.transforms.corpus.formats.text_lines import report_faults
@@ -52,11 +52,11 @@ def _placing_faults(file: InputFile, source: "_JsonText") -> Iterator[None]:
     try:
         yield
     except _NoArrayError as error:
-        raise OptionError(f"{file.path} {error}") from error
+        raise OptionError(f"{file.path} {error.message}") from error
     except _NoJsonError as error:
         raise SentenceBeamError(
             f"{file.path} is no JSON at character {source.before + source.place} ({error});"
-            " mend it or leave it out of --input"
+            f" mend it or leave it out of {cite('input')}"
         ) from error
 
 
@@ -170,7 +170,7 @@ def _read_named(source: _JsonText, name: str) -> Iterator[Any]:
         yield from _read_named_in(source, name, arrays_seen)
     if arrays_seen.keys is not None and not arrays_seen.arrays:
         keys = ", ".join(map(repr, arrays_seen.keys)) or "none"
-        raise _NoArrayError(f"has no array {name} (--json-rows); keys: {keys}")
+        raise _NoArrayError(f"has no array {name} ({cite('json_rows')}); keys: {keys}")
 
 
 @dataclass
@@ -184,7 +184,7 @@ class _ArraysFound:
 def _read_named_in(source: _JsonText, name: str, arrays_seen: _ArraysFound) -> Iterator[Any]:
     """Yield the values of the array of this name in an object."""
     if source.peek() != "{":
-        raise _NoArrayError(f"has another value than an object around {name} (--json-rows)")
+        raise _NoArrayError(f"has another value than an object around {name} ({cite('json_rows')})")
     source.place += 1
     keys = []
     mark = ","
@@ -196,7 +196,7 @@ def _read_named_in(source: _JsonText, name: str, arrays_seen: _ArraysFound) -> I
         keys.append(key)
         if key == name:
             if source.peek() != "[":
-                raise _NoArrayError(f"has no array in {name} (--json-rows)")
+                raise _NoArrayError(f"has no array in {name} ({cite('json_rows')})")
             arrays_seen.arrays += 1
             yield from _read_array(source)
         elif name.startswith(f"{key}.") and source.peek() == "{":

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, first_line
 from sentence_beam.transforms.corpus.batch_rows import read_batch_rows
 from sentence_beam.transforms.corpus.files import InputFile, check_unchanged
 from sentence_beam.transforms.corpus.formats.table_formats import ROWS, TableFormat
@@ -204,7 +204,7 @@ def _find_leaf(footer: pq.FileMetaData, name: str) -> int:
     for i in range(footer.num_columns):
         if footer.schema.column(i).path == name:
             return i
-    raise OptionError(f"column {name} is nested; --text-column needs a plain string column")
+    raise OptionError(f"column {name} is nested; {cite('text_column')} needs a plain string column")
 
 
 def _find_leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
@@ -229,7 +229,7 @@ def _open(file: InputFile) -> pq.ParquetFile:
         reason = first_line(error).rstrip(".")
         raise SentenceBeamError(
             f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of"
-            " --input"
+            f" {cite('input')}"
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.column_checks import FileColumns
 from sentence_beam.transforms.corpus.column_types import STR
 from sentence_beam.transforms.corpus.column_values import decode
@@ -45,11 +45,11 @@ class PlainColumns(FileColumns):
         """Raise OptionError for every column but the text."""
         others = set(columns.keep) - {columns.text_column or TEXT}
         if others or columns.id:
-            option = "--id-column" if columns.id else "--keep-columns"
+            option = cite("id_column") if columns.id else cite("keep_columns")
             name = columns.id or ",".join(columns.keep)
             raise OptionError(
                 f"{self.file.path} is plain text and has no column {name} ({option}); make it a "
-                f"table, as CSV, or give it a --store of its own without {option}"
+                f"table, as CSV, or give it a {cite('store')} of its own without {option}"
             )
 
     def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

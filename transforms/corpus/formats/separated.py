@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from sentence_beam.transforms.base.arrow_arrays import is_string
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.column_checks import (
     FileColumns,
     list_columns,
@@ -139,11 +139,11 @@ class HeaderColumns(FileColumns):
     def _mend(self, header: tuple[str, ...]) -> str:
         """The mend of a missing column, as the end of a message."""
         if len(header) == 1:
-            return "; say --delimiter if it has more than this one"
+            return f"; say {cite('delimiter')} if it has more than this one"
         if self.file.syntax.csv.columns:
-            return "; --csv columns names them"
+            return f"; {cite('csv')} columns names them"
         if any(make_shape(name) == "0" or len(name.split()) > WORDS for name in header):
-            return "; say --csv columns=A/B if this is no header, or skip=N if it is below"
+            return f"; say {cite('csv')} columns=A/B if this is no header, or skip=N if it is below"
         return ""
 
     def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -176,7 +176,7 @@ class HeaderColumns(FileColumns):
 
     def make_missing_error(self, name: str, option: str) -> OptionError:
         error = make_column_error(self.file, name, option, BY_FIRST_ROW, self.names())
-        return OptionError(f"{error}{describe_not_utf8(self.names())}")
+        return OptionError(f"{error.message}{describe_not_utf8(self.names())}")
 
 
 def _count_text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:

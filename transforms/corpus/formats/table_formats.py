@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import as_plain_type
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, first_line
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, first_line
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, make_code
 from sentence_beam.transforms.corpus.batch_rows import read_batch_rows
 from sentence_beam.transforms.corpus.casts import can_read
@@ -114,7 +114,7 @@ def opening(file: InputFile, title: str) -> Iterator[BinaryIO]:
         check_unchanged(file)  # a file that is being overwritten looks corrupt
         raise SentenceBeamError(
             f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); "
-            "replace it or leave it out of --input"
+            f"replace it or leave it out of {cite('input')}"
         ) from error
 
 
@@ -165,12 +165,12 @@ class TableColumns(FileColumns):
         if text is not None and not is_text(find_type(schema, text)):
             raise OptionError(
                 f"{file.path}: column {text} is {find_type(schema, text)}, not string; name another"
-                " --text-column or cast it"
+                f" {cite('text_column')} or cast it"
             )
         if id_column is not None and not is_id(find_type(schema, id_column)):
             raise OptionError(
                 f"{file.path}: column {id_column} is {find_type(schema, id_column)}; ids must be"
-                " strings, whole numbers, UUIDs or bytes (--id-column)"
+                f" strings, whole numbers, UUIDs or bytes ({cite('id_column')})"
             )
         for name in self.find_existing(columns.keep):
             self._check_kept(name, columns.kinds)
@@ -198,12 +198,12 @@ class TableColumns(FileColumns):
         if name in types and not can_read(own_type, types[name]):
             raise OptionError(
                 f"{self.file.path}: column {name} is {own_type}, which is not read as"
-                f" {types[name].word} (--keep-columns); name another type, or cast it"
+                f" {types[name].word} ({cite('keep_columns')}); name another type, or cast it"
             )
         if name not in types and not can_be_kept(own_type):
             raise OptionError(
                 f"{self.file.path}: column {name} is {own_type}, which a Parquet file cannot hold"
-                " (--keep-columns); cast it or leave it out"
+                f" ({cite('keep_columns')}); cast it or leave it out"
             )
 
     def find_types(self, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ a line that is too long for a row, only the beginning is kept, as a CutLine.
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar
 
-from sentence_beam.transforms.base.errors import SentenceBeamError, first_line
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite, first_line
 from sentence_beam.transforms.corpus.files import (
     InputFile,
     check_unchanged,
@@ -63,7 +63,7 @@ def report_faults(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
         check_unchanged(file)  # a file that is being overwritten looks corrupt
         raise SentenceBeamError(
             f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out"
-            " of --input"
+            f" of {cite('input')}"
         ) from error
 
 

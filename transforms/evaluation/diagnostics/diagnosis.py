@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.diagnostics import pair_figures
@@ -42,7 +41,6 @@ class Diagnosis:
     notes: list[str]
 
 
-@python_names(parameters_of(DiagnoseOptions))
 def diagnose(options: DiagnoseOptions) -> Diagnosis:
     """Compute the figures that the options request.
 
@@ -78,10 +76,13 @@ def _name_source(options: DiagnoseOptions) -> str:
     """Return the name of the source. Raises OptionError for several."""
     sources = [name for name in ("store", "input", "tasks") if getattr(options, name)]
     if len(sources) > 1:
-        raise OptionError("say one of --store, --input and --task, or --sentence alone")
+        raise OptionError(
+            f"say one of {cite('store')}, {cite('input')} and {cite('task')}, or {cite('sentence')}"
+            " alone"
+        )
     for name in ("where", "snapshot"):
         if options.store is None and getattr(options, name) is not None:
-            raise OptionError(f"--{name} is for --store; leave it out")
+            raise OptionError(f"{cite(name)} is for {cite('store')}; leave it out")
     name = options.store or ", ".join(options.input or options.tasks)
     return name or f"'{options.sentence}'"
 
@@ -107,13 +108,18 @@ def _check_figures(options: DiagnoseOptions) -> None:
     """Raise OptionError for a figure that is unknown, or whose source is missing."""
     for name in options.figures:
         if name not in FIGURES:
-            raise OptionError(f"--figure {name} is not known; allowed: {', '.join(FIGURES)}")
+            raise OptionError(
+                f"{cite('figure')} {name} is not known; allowed: {', '.join(FIGURES)}"
+            )
     if IMPACT in options.figures and options.sentence is None:
-        raise OptionError(f"--figure {IMPACT} is of one sentence; give it by --sentence")
+        raise OptionError(
+            f"{cite('figure')} {IMPACT} is of one sentence; give it by {cite('sentence')}"
+        )
     for name in options.figures:
         if name in (*PAIR_FIGURES, PAIRS) and not options.tasks:
             raise OptionError(
-                f"--figure {name} is of pairs; give them by --task {pair_figures.FORM}"
+                f"{cite('figure')} {name} is of pairs; give them by {cite('task')}"
+                f" {pair_figures.FORM}"
             )
 
 

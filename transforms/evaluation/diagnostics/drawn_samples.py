@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base.arrow_arrays import as_hashes
 from sentence_beam.transforms.base.columns import get_numbers
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus import Columns, match_inputs, read_files
 from sentence_beam.transforms.corpus.found_columns import choose_text_column
 from sentence_beam.transforms.corpus.syntax import Syntax
@@ -106,7 +106,10 @@ def sample_files(
         for key, text in zip(compute_keys(unit.texts, unit.ids), unit.texts, strict=True):
             smallest.add(key, text)
     if not smallest.seen:
-        raise OptionError("--input holds no row with text; check --input and --text-column")
+        raise OptionError(
+            f"{cite('input')} holds no row with text; check {cite('input')} and"
+            f" {cite('text_column')}"
+        )
     return Sampled(smallest.seen, smallest.items(), {})
 
 

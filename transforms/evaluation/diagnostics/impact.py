@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.calibration.quality import pearson, spearman
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import Row, figure
 from sentence_beam.transforms.evaluation.diagnostics.word_figures import WordCounts, weigh_tokens
@@ -50,7 +50,7 @@ def measure_impact(
     places = _find_places(reader, tokenized)
     if not LEAST_TOKENS <= len(places) <= MOST_TOKENS:
         raise OptionError(
-            f"--sentence has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}"
+            f"{cite('sentence')} has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}"
         )
     return tokenized.ids[places], _fill_matrix(reader, layer, tokenized, places, mask)
 

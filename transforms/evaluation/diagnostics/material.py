@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation.diagnostics.diagnose_options import DiagnoseOptions
 from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import Sampled
 from sentence_beam.transforms.evaluation.diagnostics.pair_figures import Pairs
@@ -64,8 +64,8 @@ class Material:
         table = read_table(self.options.table).described
         if table["tokenizer"] != hash_tokenizer(self.files):
             raise OptionError(
-                f"--table {self.options.table} counts tokens of another tokenizer; fit it with this"
-                " model (--model)"
+                f"{cite('table')} {self.options.table} counts tokens of another tokenizer; fit it"
+                f" with this model ({cite('model')})"
             )
         statistics = load_statistics(self.options.table)
         return WordCounts.from_statistics(statistics, f"{self.options.table}, {table['method']}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation.diagnostics import impact, tokens
 from sentence_beam.transforms.evaluation.diagnostics.figure_rows import (
     IMPACT,
@@ -66,9 +66,12 @@ class ModelFigures:
         store = self.material.options.store
         if store:
             raise OptionError(
-                f"--figure {figures} needs text, and {store} keeps none; embed it with --keep-text"
+                f"{cite('figure')} {figures} needs text, and {store} keeps none; embed it with"
+                f" {cite('keep_text=True')}"
             )
-        raise OptionError(f"--figure {figures} needs text; give it by --input or --task")
+        raise OptionError(
+            f"{cite('figure')} {figures} needs text; give it by {cite('input')} or {cite('task')}"
+        )
 
     def _measure_words(self) -> list[Row]:
         if "norms" not in self._requested:
@@ -99,7 +102,7 @@ class ModelFigures:
         sentence = self.material.options.sentence
         if IMPACT not in self._requested or sentence is None:
             return []
-        mask = self._find_mask("--sentence")
+        mask = self._find_mask(cite("sentence"))
         ids, matrix = impact.measure_impact(
             self._reader, self.material.files.layers, sentence, mask
         )
@@ -109,7 +112,7 @@ class ModelFigures:
     @cached_property
     def _influences(self) -> impact.Influences:
         """The influence of the tokens of the first texts on each other."""
-        mask = self._find_mask("--figure influence")
+        mask = self._find_mask(f"{cite('figure')} influence")
         texts = self.material.texts[:TOKEN_TEXTS]
         return impact.measure_influences(self._reader, self.material.files.layers, texts, mask)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.calibration.quality import alignment, average_ranks, cosines, spearman
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.diagnostics.drawn_samples import Smallest, compute_keys
@@ -48,7 +48,7 @@ def read(word: str, want: int, labels: Collection[str] = ()) -> Pairs:
     """
     kind, name, listed = task_files.split_word(word)
     if not name or not listed or kind not in ("sts", "qa"):
-        raise OptionError(f"--task {word}: say {FORM}")
+        raise OptionError(f"{cite('task')} {word}: say {FORM}")
     if kind == "sts":
         return _read_scored(name, listed.split(","), want)
     return _read_questions(name, listed, want, labels)
@@ -70,7 +70,9 @@ def _read_questions(name: str, path: str, want: int, labels: Collection[str]) ->
     header = task_files.read_header(path)
     if "label" in header:
         pairs = read_labelled(path)
-        right_labels = _find_answers(sorted(set(pairs.labels)), labels, f"--task qa:{name}={path}")
+        right_labels = _find_answers(
+            sorted(set(pairs.labels)), labels, f"{cite('task')} qa:{name}={path}"
+        )
         drawn = _draw(list(zip(pairs.first, pairs.second, pairs.labels, strict=True)), want)
         answers = np.array([label in right_labels for _, _, label in drawn])
         first = [row[0] for row in drawn]
@@ -78,13 +80,15 @@ def _read_questions(name: str, path: str, want: int, labels: Collection[str]) ->
         return Pairs(name, len(pairs.labels), first, second, answers=answers)
     if len(header) != 2:
         raise OptionError(
-            f"--task qa:{name}={path}: it needs label, {', '.join(SIDES)}, or two columns: say"
-            " which"
+            f"{cite('task')} qa:{name}={path}: it needs label, {', '.join(SIDES)}, or two columns:"
+            " say which"
         )
     rows = [(row[0], row[1], "") for _, row in task_files.read_table(path, header)]
     drawn = _draw(rows, max(want // 2, 1))
     if len(drawn) < 2:
-        raise OptionError(f"--task qa:{name}={path} holds fewer than two pairs; check the file")
+        raise OptionError(
+            f"{cite('task')} qa:{name}={path} holds fewer than two pairs; check the file"
+        )
     questions = [row[0] for row in drawn]
     right = [row[1] for row in drawn]
     answers = np.repeat([True, False], len(drawn))
@@ -103,15 +107,15 @@ def _find_answers(labels: Sequence[str], named: Collection[str], task: str) -> s
         unknown = sorted(set(named) - set(labels))
         if unknown:
             raise OptionError(
-                f"{task}: --labels {unknown[0]} is none of its labels; there are {shown}"
+                f"{task}: {cite('labels')} {unknown[0]} is none of its labels; there are {shown}"
             )
         return set(named)
     words = {label: label.lower() for label in labels}
     odd = next((label for label, word in words.items() if word not in ANSWERS | OTHERS), None)
     if odd is not None:
         raise OptionError(
-            f"{task}: its labels are {shown}; say which are answers by --labels, as in --labels"
-            f" {odd} (on Hugging Face's hub 0 in QNLI is an answer)"
+            f"{task}: its labels are {shown}; say which are answers by {cite('labels')}, as in"
+            f" {cite('labels')} {odd} (on Hugging Face's hub 0 in QNLI is an answer)"
         )
     return {label for label, word in words.items() if word in ANSWERS}
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.calibration.quality import cosines
 from sentence_beam.transforms.evaluation.compared_methods import match_calibrations
 from sentence_beam.transforms.evaluation.diagnostics import pair_figures
@@ -49,7 +49,8 @@ class PoolerFigures:
         """Raise OptionError for calibrations without vectors of a pooler to apply them to."""
         if self.material.options.calibrations and not self.poolers:
             raise OptionError(
-                "--calibration is of the vectors that --pooler makes; say --pooler too"
+                f"{cite('calibration')} is of the vectors that {cite('pooler')} makes; say"
+                f" {cite('pooler')} too"
             )
 
     def rows(self) -> list[Row]:

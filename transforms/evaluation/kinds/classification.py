@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.calibration.quality import unit
 from sentence_beam.transforms.evaluation import classifier as classifiers
@@ -65,7 +65,7 @@ class Classification:
         classifiers.check_installed()
         if len(paths) > 3:
             raise OptionError(
-                f"--task classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST"
+                f"{cite('task')} classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST"
             )
         parts = tuple(_read_texts(path) for path in paths)
         check_labels(f"classification:{name}", [part.labels for part in parts])
@@ -80,8 +80,8 @@ class Classification:
         classifiers.check_installed()
         if len(paths) != 1:
             raise OptionError(
-                f"--task probing:{name}: say one PATH, with tr, va or te, a label and a text in"
-                " each line"
+                f"{cite('task')} probing:{name}: say one PATH, with tr, va or te, a label and a"
+                " text in each line"
             )
         parts: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
         for line, text in enumerate(task_files.read_lines(paths[0]), 1):
@@ -93,7 +93,9 @@ class Classification:
             parts[row[0]].labels.append(task_files.parse_label(paths[0], line, row[1]))
             parts[row[0]].texts.append(row[2])
         if not all(part.labels for part in parts.values()):
-            raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
+            raise OptionError(
+                f"{cite('task')} {paths[0]} lacks lines of tr, va or te; check the file"
+            )
         check_labels(f"probing:{name}", [part.labels for part in parts.values()])
         used = choose_classifier(task_files.stem(paths[0]), classifier)
         return cls(name, tuple(parts.values()), used, "probing")
@@ -139,8 +141,8 @@ class Inference:
         parts = tuple(read_splits(paths, read_labelled))
         if len(parts) not in (2, 3):
             raise OptionError(
-                f"--task nli:{name}: say TRAIN,DEV,TEST or TRAIN,TEST, or one SICK.txt that has all"
-                " three"
+                f"{cite('task')} nli:{name}: say TRAIN,DEV,TEST or TRAIN,TEST, or one SICK.txt that"
+                " has all three"
             )
         check_labels(f"nli:{name}", [part.labels for part in parts])
         return cls(name, parts, classifier)
@@ -177,8 +179,8 @@ class Inference:
         unknown = sorted(set(test.labels) - set(scorer.labels))
         if scorer.labels and unknown:
             raise OptionError(
-                f"--task nli:{self.name}: label {unknown[0]!r} is none of {scorer.folder}'s "
-                f"({', '.join(scorer.labels)}); train it on the same labels"
+                f"{cite('task')} nli:{self.name}: label {unknown[0]!r} is none of {scorer.folder}'s"
+                f" ({', '.join(scorer.labels)}); train it on the same labels"
             )
         numbers = scorer.label_numbers(test.first, test.second)
         predicted = np.array([scorer.labels[number] for number in numbers])
@@ -236,8 +238,8 @@ def check_labels(task: str, parts: Sequence[list[str]]) -> None:
     unknown = sorted(set(parts[-1]) - set(parts[0]))
     if unknown:
         raise OptionError(
-            f"--task {task}: test label {unknown[0]!r} is none of the training labels; check the"
-            " files"
+            f"{cite('task')} {task}: test label {unknown[0]!r} is none of the training labels;"
+            " check the files"
         )
 
 
@@ -247,5 +249,5 @@ def _read_texts(path: str) -> LabelledTexts:
         for line, (label, text) in task_files.read_table(path, ("label", "text"))
     ]
     if not rows:
-        raise OptionError(f"--task {path} holds no labelled text; check the file")
+        raise OptionError(f"{cite('task')} {path} holds no labelled text; check the file")
     return LabelledTexts(*map(list, zip(*rows, strict=True)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.calibration.quality import unit
 from sentence_beam.transforms.evaluation import classifier, task_files
 from sentence_beam.transforms.evaluation.clusterings import Clusterings
@@ -39,7 +39,9 @@ class Clustering:
             for line, (label, text) in task_files.read_table(path, ("label", "text"))
         ]
         if not rows:
-            raise OptionError(f"--task clustering:{name} holds no labelled text; check the file")
+            raise OptionError(
+                f"{cite('task')} clustering:{name} holds no labelled text; check the file"
+            )
         labels, _ = number_labels([label for label, _ in rows], f"clustering:{name}")
         return cls(name, labels, [text for _, text in rows])
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.detections import Detections, best_threshold
 from sentence_beam.transforms.evaluation.evidence import ALL, Evidence
@@ -52,8 +52,8 @@ class Duplicates:
                 second.append(text_b)
         if len(set(labels)) < 2:
             raise OptionError(
-                f"--task pairs:{name} needs pairs with label 1 and pairs with label 0; check the"
-                " file"
+                f"{cite('task')} pairs:{name} needs pairs with label 1 and pairs with label 0;"
+                " check the file"
             )
         return cls(name, np.array(labels), first, second, similarity=similarity)
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import (
+    MissingExtraError,
+    OptionError,
+    SentenceBeamError,
+    cite,
+)
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.evaluation import task_files
@@ -137,7 +142,7 @@ def read_judgements(queries: str, qrels: str, same_ids: str) -> Judgements:
             raise task_files.make_line_error(qrels, place, f"query {query!r} is not in {queries}")
         grades.setdefault(query, {})[document] = int(grade)
     if not grades:
-        raise OptionError(f"--task {qrels} judges no query; check the file")
+        raise OptionError(f"{cite('task')} {qrels} judges no query; check the file")
     return Judgements(
         list(grades), [texts[name] for name in grades], list(grades.values()), same_ids
     )

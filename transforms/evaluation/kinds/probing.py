@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation import classifier as classifiers
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.kinds.classification import (
@@ -37,7 +37,9 @@ def make(name: str, path: str, classifier: str) -> Classification:
     Raises OptionError for an unknown name and for a text with too few sentences.
     """
     if name not in MAKERS:
-        raise OptionError(f"--make {name}={path}: {name} is not known; say {', '.join(MAKERS)}")
+        raise OptionError(
+            f"{cite('make')} {name}={path}: {name} is not known; say {', '.join(MAKERS)}"
+        )
     classifiers.check_installed()
     sentences = list(dict.fromkeys(" ".join(line.split()) for line in task_files.read_lines(path)))
     rows = _balance(MAKERS[name]([sentence for sentence in sentences if sentence]))
@@ -48,8 +50,8 @@ def make(name: str, path: str, classifier: str) -> Classification:
         part.texts.append(text)
     if len(rows) < 2 * FEWEST:
         raise OptionError(
-            f"--make {name}={path}: {len(rows)} sentences can be used, at least {2 * FEWEST} are"
-            " needed"
+            f"{cite('make')} {name}={path}: {len(rows)} sentences can be used, at least"
+            f" {2 * FEWEST} are needed"
         )
     check_labels(f"probing:{name}", [part.labels for part in parts])
     return Classification(name, tuple(parts), choose_classifier(name, classifier), "probing")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation.correlations import Correlations, correlation
 from sentence_beam.transforms.evaluation.evidence import Evidence
 from sentence_beam.transforms.evaluation.pair_files import ScoredPairs, read_pairs, read_splits
@@ -52,14 +52,15 @@ class Relatedness:
         splits = read_splits(paths, read_pairs)
         if len(splits) != 3:
             raise OptionError(
-                f"--task relatedness:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three"
+                f"{cite('task')} relatedness:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has"
+                " all three"
             )
         for split in splits:
             outside = (split.gold < 0) | (split.gold > BINS)
             if outside.any():
                 raise OptionError(
-                    f"--task relatedness:{name}: score {split.gold[outside][0]:g} is not from 0 to"
-                    f" {BINS}"
+                    f"{cite('task')} relatedness:{name}: score {split.gold[outside][0]:g} is not"
+                    f" from 0 to {BINS}"
                 )
         train, dev, test = splits
         return cls(name, train, dev, test)

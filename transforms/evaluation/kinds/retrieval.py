@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence
 from sentence_beam.transforms.evaluation.kinds.judgements import (
@@ -58,7 +58,7 @@ class Retrieval:
                 raise task_files.make_line_error(corpus, line, "no text, or no _id of its own")
             documents[str(key)] = f"{title} {text}".strip()
         if not documents:
-            raise OptionError(f"--task {corpus} holds no document; check the file")
+            raise OptionError(f"{cite('task')} {corpus} holds no document; check the file")
         ids = sorted(documents)
         return cls(name, judged, ids, [documents[key] for key in ids])
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.evaluation import classifier, task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
 from sentence_beam.transforms.evaluation.similarity import COSINE, similarities
@@ -39,7 +39,7 @@ class Triplets:
         """Read files with the columns anchor, positive, negative."""
         rows = [row for path in paths for _, row in task_files.read_table(path, COLUMNS)]
         if not rows:
-            raise OptionError(f"--task triplets:{name} holds no triplet; check the file")
+            raise OptionError(f"{cite('task')} triplets:{name} holds no triplet; check the file")
         anchors, positives, negatives = (list(column) for column in zip(*rows, strict=True))
         return cls(name, anchors, positives, negatives, similarity=similarity)
 

@@ -49,7 +49,7 @@ class Verification:
         try:
             yield from verification.checks(self._manifest, self._extent)
         except SentenceBeamError as error:
-            yield Check(verification.UNREADABLE, str(error))
+            yield Check(verification.UNREADABLE, error.line)
 
     def finding(self, check: Check) -> Finding:
         """Return the finding of a part."""
@@ -58,7 +58,7 @@ class Verification:
         try:
             return verification.finding(self._manifest, self._extent, check)
         except SentenceBeamError as error:
-            return Finding(check.place, (str(error),), covered=None)
+            return Finding(check.place, (error.line,), covered=None)
 
     def conclude(self, findings: Findings) -> None:
         """Write the lines of all parts."""

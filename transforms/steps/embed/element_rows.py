@@ -12,7 +12,6 @@ import numpy as np
 
 from sentence_beam.transforms.base.errors import OptionError
 from sentence_beam.transforms.base.measures import Stopwatch
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.corpus import UnitRows
 from sentence_beam.transforms.corpus.column_values import NOT_UTF8
 from sentence_beam.transforms.corpus.pieces import cut_where_possible, find_own_texts, take_rows
@@ -71,7 +70,6 @@ class RowsJob:
     has_own_dtype: bool = False
 
     @classmethod
-    @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
     def from_recipe(
         cls, recipe: Recipe, machine: Machine, text: str, prefix: str = ""
     ) -> "RowsJob":
@@ -103,7 +101,6 @@ class RowsJob:
         """How documents are cut."""
         return self.recipe.chunks
 
-    @python_names(parameters_of(Recipe, Machine))
     def on_workers(self, engine: bool, accelerator: bool) -> "RowsJob":
         """Return the job as its workers do it, in other processes if there is an `engine`.
 

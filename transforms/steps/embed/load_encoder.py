@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.errors import DataGateError, cite
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.space import Machine, Recipe, Space
 from sentence_beam.transforms.space.chunks_spec import ChunksSpec
@@ -46,9 +46,9 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
     if drift > allowed:
         raise DataGateError(
             f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g},"
-            f" more than --max-drift {allowed:g} allows: the model's files are the same, so a"
-            " library or processor changed since the store was begun; go back to it, or embed"
-            " everything again with --reembed"
+            f" more than {cite('max_drift')} {allowed:g} allows: the model's files are the same, so"
+            " a library or processor changed since the store was begun; go back to it, or embed"
+            f" everything again with {cite('reembed=True')}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.errors import DataGateError, cite
 from sentence_beam.transforms.base.measures import Stopwatch, time_waits
 from sentence_beam.transforms.corpus import Rejected, UnitRows
 from sentence_beam.transforms.corpus.pieces import take_rows
@@ -373,7 +373,7 @@ def _find_bad_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
         if without_vector and len(places) != columns["pieces"][places[0]]:
             mend = "leave the document out"
             if not rows.file:
-                mend += ", or say --partition file, which rejects it"
+                mend += f", or say {cite('partition')} file, which rejects it"
             raise DataGateError(
                 f"document {row_id} of {file}: piece {columns['piece'][without_vector[0]]} has no"
                 f" usable vector (zero, or not finite), and other units have pieces of it; {mend}"

@@ -10,7 +10,12 @@ import numpy as np
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, SpaceMismatchError
+from sentence_beam.transforms.base.errors import (
+    OptionError,
+    SentenceBeamError,
+    SpaceMismatchError,
+    cite,
+)
 from sentence_beam.transforms.corpus import Columns, InputFile, Span, read_span
 from sentence_beam.transforms.corpus.collection_rows import plan_reading
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
@@ -128,7 +133,10 @@ def write_statistics(counted: Counted, job: CountJob) -> FitResult:
 def _make_result(counted: Counted, job: CountJob) -> FitResult:
     statistics = counted.statistics
     if counted.problem is not None or statistics is None or statistics.documents == 0:
-        empty = OptionError("--input holds no row with text; check --input and --text-column")
+        empty = OptionError(
+            f"{cite('input')} holds no row with text; check {cite('input')} and"
+            f" {cite('text_column')}"
+        )
         problem = counted.problem or Problem.from_error(empty)
         return FitResult(
             job.run, problem.exit_code, problem.message, {"rejected": counted.rejected}

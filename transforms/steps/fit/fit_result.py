@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, cite, refuse_damage
 from sentence_beam.transforms.calibration.calibration import INFO
 from sentence_beam.transforms.space.token_table import TABLE
 
@@ -27,11 +27,11 @@ def check_output(folder: str) -> None:
     """Raise OptionError for a folder that holds something and was not made by a fit."""
     place = storage.storage_of(folder)
     if storage.is_local(folder) and place.stat(folder) is not None:
-        raise OptionError(f"--output {folder} is a file; name a folder")
+        raise OptionError(f"{cite('output')} {folder} is a file; name a folder")
     there = storage.names_below(folder)
     if there and not {RESULT, INFO, TABLE} & set(there):
         raise OptionError(
-            f"--output {folder} holds {there[0]} and was not made by fit; name a new folder"
+            f"{cite('output')} {folder} holds {there[0]} and was not made by fit; name a new folder"
         )
 
 

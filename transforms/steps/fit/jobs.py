@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.calibration import parse_calibration
 from sentence_beam.transforms.calibration.calibration_spec import CALIBRATIONS, CalibrationSpec
 from sentence_beam.transforms.calibration.fitting import SHOWN_ROWS
@@ -42,7 +42,8 @@ def counts_tokens(options: FitOptions) -> bool:
     _refuse(options, OF_STORES)
     if options.input is None:
         raise OptionError(
-            f"--method {options.method} counts the tokens of a corpus; name its files by --input"
+            f"{cite('method')} {options.method} counts the tokens of a corpus; name its files by"
+            f" {cite('input')}"
         )
     return True
 
@@ -56,7 +57,7 @@ def parse_calibration_method(options: FitOptions) -> CalibrationSpec:
         of_stores = ", ".join(CALIBRATIONS)
         of_corpora = ", ".join(METHODS)
         raise OptionError(
-            f"--method {options.method} is not known; allowed: {of_stores} (a store),"
+            f"{cite('method')} {options.method} is not known; allowed: {of_stores} (a store),"
             f" {of_corpora} (a corpus)"
         )
     spec = parse_calibration(options.method)
@@ -69,8 +70,7 @@ def _refuse(options: FitOptions, names: Sequence[str]) -> None:
     for name in names:
         if getattr(options, name) is not None:
             raise OptionError(
-                f"--{name.replace('_', '-')} has no meaning with --method {options.method}; leave"
-                " it out"
+                f"{cite(name)} has no meaning with {cite('method')} {options.method}; leave it out"
             )
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.errors import DataGateError, cite
 from sentence_beam.transforms.calibration import Calibration, check_space
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.steps.embed.final_vectors import Finisher
@@ -94,6 +94,6 @@ class Recalibration:
             lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))
             raise DataGateError(
                 f"{path}: the calibration makes a zero or non-finite vector of row"
-                f" {rows.column('id')[lost]}; embed --calibration sets such rows aside"
+                f" {rows.column('id')[lost]}; embed {cite('calibration')} sets such rows aside"
             )
         return vectors

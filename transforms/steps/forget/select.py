@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.base.where import parse_filter
 from sentence_beam.transforms.steps.options.store import ForgetOptions
@@ -105,10 +105,9 @@ def select(current: Manifest, options: ForgetOptions, already: set[str]) -> Sele
     _check_missing(current, selected, options, already)
     if selected.rows > options.max_deletes * current.rows.stored:
         raise DataGateError(
-            f"{format_count(selected.rows, 'row')} of {current.rows.stored:,} would be erased,"
-            " more than"
-            f" --max-deletes {options.max_deletes:g} allows; nothing was changed, narrow it or"
-            " raise the limit"
+            f"{format_count(selected.rows, 'row')} of {current.rows.stored:,} would be erased, more"
+            f" than {cite('max_deletes')} {options.max_deletes:g} allows; nothing was changed,"
+            " narrow it or raise the limit"
         )
     for path in selected.masks:
         with name_damage(storage.join(current.root, path)):
@@ -295,5 +294,6 @@ def _check_missing(
     if len(missing) > NAMED:
         shown = f"{shown} and {len(missing) - NAMED:,} more"
     raise OptionError(
-        f"{current.root} has no row with the id {shown}; leave it out, or say --missing-ok"
+        f"{current.root} has no row with the id {shown}; leave it out, or say"
+        f" {cite('missing_ok=True')}"
     )

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.columns import sum_column
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.corpus.rows import FORGOTTEN
 from sentence_beam.transforms.space import row_hashes
 from sentence_beam.transforms.steps.forget.select import list_reject_files
@@ -82,7 +82,7 @@ def find_forgotten_traces(manifest: Manifest) -> list[str]:
     """
     root = manifest.root
     if manifest.forgotten is None:
-        raise OptionError(f"--forgotten: no row of {root} was erased; leave it out")
+        raise OptionError(f"{cite('forgotten')}: no row of {root} was erased; leave it out")
     rows = read_rows(root, manifest.forgotten)
     wanted = _ErasedHashes.from_rows(rows)
     files = list_store_files(root)

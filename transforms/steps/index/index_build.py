@@ -8,7 +8,7 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_keys
-from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.errors import DataGateError, cite
 from sentence_beam.transforms.base.pairing import group_by_size
 from sentence_beam.transforms.index import (
     Candidates,
@@ -349,5 +349,6 @@ def _explain_miss(request: IndexRequest, entry: IndexEntry) -> DataGateError | N
         f" {recall.high:.4f}){lists}"
     )
     return DataGateError(
-        f"--target-recall {request.target:g}: {reached}; ask for less, or for another --index"
+        f"{cite('target_recall')} {request.target:g}: {reached}; ask for less, or for another"
+        f" {cite('index')}"
     )

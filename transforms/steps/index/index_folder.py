@@ -178,7 +178,7 @@ class Folder:
 
     def relative(self, error: SentenceBeamError) -> str:
         """Return the line of an error, with paths relative to the store."""
-        return str(error).replace(self.stored(""), "")
+        return error.line.replace(self.stored(""), "")
 
     def check(self, segment: SegmentEntry) -> None:
         """Raise DamagedIndexError if a file of a segment is not what was written."""

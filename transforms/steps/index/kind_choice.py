@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.errors import DataGateError, cite
 from sentence_beam.transforms.base.values import to_memory_bytes
 from sentence_beam.transforms.index import IndexPlan, choose_index
 from sentence_beam.transforms.index.budgets import (
@@ -90,7 +90,7 @@ def choose_kind(
     if job.required and not reached:
         costs = f"{kind.row_bytes:,} bytes a row, {kind.query_bytes:,} a query"
         raise DataGateError(
-            f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best,"
+            f"{cite('target_recall')} {budgets.target:g}: no index reaches {budgets}; the best,"
             f" {kind.plan.factory} ({costs}), {share}; ask for less, or allow more"
         )
     why = _explain_kind(kind, len(tried), budgets)

@@ -20,7 +20,7 @@ import numpy as np
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow_arrays import make_index_array
 from sentence_beam.transforms.base.columns import sum_column
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.search import Selection
 from sentence_beam.transforms.steps.joins.export_vectors import (
@@ -205,7 +205,7 @@ def _read_about(output: str) -> dict[str, Any] | None:
     stored = storage.storage_of(path).read_versioned(path)
     if stored is None:
         return None
-    with refuse_damage(f"{path} is not what an export wrote", "name another --output"):
+    with refuse_damage(f"{path} is not what an export wrote", f"name another {cite('output')}"):
         about: dict[str, Any] = json.loads(stored[0])
         return about
 
@@ -213,7 +213,9 @@ def _read_about(output: str) -> dict[str, Any] | None:
 def check_folder(output: str) -> None:
     """Raise OptionError for a folder with other files than those of an earlier export."""
     if _read_about(output) is None and storage.storage_of(output).below(output):
-        raise OptionError(f"--output {output} is there and is no export; name another folder")
+        raise OptionError(
+            f"{cite('output')} {output} is there and is no export; name another folder"
+        )
 
 
 def read_concluded(job: ExportJob) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_matrix, make_vector_column
-from sentence_beam.transforms.base.errors import MissingExtraError
+from sentence_beam.transforms.base.errors import MissingExtraError, cite
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.index import TrainedIndex
 from sentence_beam.transforms.index.faiss_module import load_faiss
@@ -143,7 +143,8 @@ def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
         import lancedb
     except ImportError as error:
         raise MissingExtraError(
-            f"--vectors lance needs lancedb, which is not installed: {format_pip_line('lance')}"
+            f"{cite('vectors')} lance needs lancedb, which is not installed:"
+            f" {format_pip_line('lance')}"
         ) from error
     manifest = selection.manifest
     columns = _read_columns(manifest)

@@ -314,7 +314,7 @@ class NeighbourSearch:
 def _mend(error: SentenceBeamError) -> SentenceBeamError:
     """Return the error, with its mend if the index is damaged."""
     if isinstance(error, DamagedIndexError):
-        return DamagedIndexError(f"{error}; `sentence-beam index` builds it again")
+        return DamagedIndexError(f"{error.message}; `sentence-beam index` builds it again")
     return error
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.base.json_entries import record
 from sentence_beam.transforms.steps.joins.nearest_rows import WORK, BlockRecord
 from sentence_beam.transforms.store.records import Problem
@@ -56,19 +56,20 @@ def begin(output: str, options: dict[str, Any]) -> None:
         other = RESULT
     if other is not None:
         raise OptionError(
-            f"--output {output} holds the neighbours of another job ({other} differs); name a new"
-            " folder, or remove it"
+            f"{cite('output')} {output} holds the neighbours of another job ({other} differs); name"
+            " a new folder, or remove it"
         )
 
 
 def _check_empty(output: str) -> None:
     place = storage.storage_of(output)
     if storage.is_local(output) and place.stat(output) is not None:
-        raise OptionError(f"--output {output} is a file; name a folder")
+        raise OptionError(f"{cite('output')} {output} is a file; name a folder")
     there = storage.names_below(output)
     if there:
         raise OptionError(
-            f"--output {output} holds {there[0]} and was not made by neighbours; name a new folder"
+            f"{cite('output')} {output} holds {there[0]} and was not made by neighbours; name a new"
+            " folder"
         )
 
 
@@ -79,7 +80,9 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     problem = ended.problem
     if problem is None and not sum(block.queries for block in ended.blocks):
         problem = Problem.from_error(
-            OptionError("--queries holds no query with text; check it and --text-column")
+            OptionError(
+                f"{cite('queries')} holds no query with text; check it and {cite('text_column')}"
+            )
         )
     result: dict[str, Any] = {"run": run, "exit_code": 0, "message": "", **_count(ended.blocks)}
     if problem is None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import make_vector_column
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError
+from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
 from sentence_beam.transforms.base.extras import format_pip_line
 from sentence_beam.transforms.index.by_lists import search_coarse
 from sentence_beam.transforms.index.index_kinds import make_plan
@@ -43,8 +43,8 @@ def group_by_number(selection: Selection, clusters: int, folder: Path) -> Cluste
     rows = len(selection)
     if clusters > rows > 0:
         raise OptionError(
-            f"--clusters {clusters:,}: there are {rows:,} rows in {selection.manifest.root}; ask "
-            "for as many at most"
+            f"{cite('clusters')} {clusters:,}: there are {rows:,} rows in"
+            f" {selection.manifest.root}; ask for as many at most"
         )
     stored = StoreVectors.read(selection, folder)
     plan = make_plan(
@@ -72,8 +72,9 @@ def group_by_min_score(selection: Selection, min_score: float, folder: Path) -> 
     rows = len(selection)
     if rows > AGGLOMERATIVE_ROWS:
         raise OptionError(
-            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and "
-            f"there are {rows:,} in {selection.manifest.root}; say --clusters, or --where"
+            f"{cite('min_score')} compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most,"
+            f" and there are {rows:,} in {selection.manifest.root}; say {cite('clusters')}, or"
+            f" {cite('where')}"
         )
     stored = StoreVectors.read(selection, folder)
     with progress.stage("clustering", rows, "rows"):
@@ -91,7 +92,7 @@ def _agglomerate(vectors: np.ndarray, min_score: float) -> np.ndarray:
         from sklearn.cluster import AgglomerativeClustering
     except ImportError as error:
         raise MissingExtraError(
-            f"--min-score needs scikit-learn: {format_pip_line('evaluate')}"
+            f"{cite('min_score')} needs scikit-learn: {format_pip_line('evaluate')}"
         ) from error
     if len(vectors) == 1:
         return np.zeros(1, np.int64)

@@ -6,13 +6,14 @@ docs/reference.py describes the same in its table.
 import re
 from dataclasses import dataclass
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
 from sentence_beam.transforms.space import FLOAT32_ONLY, native_dtype
 from sentence_beam.transforms.space.st_modules import METRICS, StModules
 
 UNKNOWN_PROCESSORS = (
-    "--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16"
+    f"{cite('dtype')} auto cannot know the workers' processors; say {cite('dtype')} float32 or"
+    " bfloat16"
 )
 UNIT_TOKENS_ACCELERATOR = 1_048_576
 # GPUs with tensor cores for float16 alone, in the names of Beam's accelerator hints

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.option import option, options, read
-from sentence_beam.transforms.base.python_names import parameters_of, python_names
 from sentence_beam.transforms.base.values import StrPath
 from sentence_beam.transforms.corpus.column_types import KeptColumn, parse_columns
 from sentence_beam.transforms.corpus.spans import UNIT_TOKENS
@@ -178,11 +177,10 @@ class EmbedOptions(VectorOptions):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        with python_names(parameters_of(type(self))):
-            if isinstance(self.keep_columns, Mapping):
-                columns = [str(KeptColumn(name, kind)) for name, kind in self.keep_columns.items()]
-                object.__setattr__(self, "keep_columns", columns)
-            read(self)
+        if isinstance(self.keep_columns, Mapping):
+            columns = [str(KeptColumn(name, kind)) for name, kind in self.keep_columns.items()]
+            object.__setattr__(self, "keep_columns", columns)
+        read(self)
 
     @property
     def kept(self) -> tuple[KeptColumn, ...] | None:

@@ -1,6 +1,6 @@
 """The list of erased rows that a run gives to its store."""
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.steps.options.stored import Stored
 from sentence_beam.transforms.store.entries import ForgottenEntry
@@ -22,7 +22,9 @@ def make_new_list(options: EmbedOptions, stored: Stored) -> ForgottenRows | None
     if source is None:
         return None
     if source.forgotten is None and options.allow_forgotten:
-        raise OptionError(f"--allow-forgotten: no row of {source.root} was erased; leave it out")
+        raise OptionError(
+            f"{cite('allow_forgotten')}: no row of {source.root} was erased; leave it out"
+        )
     stays = source is stored.previous and not options.allow_forgotten
     if source.forgotten is None or stays:
         return None
@@ -31,8 +33,8 @@ def make_new_list(options: EmbedOptions, stored: Stored) -> ForgottenRows | None
     for name in options.allow_forgotten:
         if hash_id(key, name) not in rows.ids:
             raise OptionError(
-                f"--allow-forgotten: {name!r} is none of the erased rows of {source.root}; leave it"
-                " out"
+                f"{cite('allow_forgotten')}: {name!r} is none of the erased rows of {source.root};"
+                " leave it out"
             )
     return rows.without(hash_id(key, name) for name in options.allow_forgotten)
 

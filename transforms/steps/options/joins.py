@@ -1,7 +1,7 @@
 """The options of the commands that compare whole collections."""
 
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite_argument
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.options.common import (
     CALIBRATION,
@@ -230,12 +230,14 @@ class PairsOptions:
     def __post_init__(self) -> None:
         read(self)
         if self.input is not None and self.store is not None:
-            raise OptionError("argument --store: not allowed with argument --input")
+            raise OptionError(
+                f"{cite_argument('store')}: not allowed with {cite_argument('input')}"
+            )
         if self.input is None and self.store is None:
             object.__setattr__(self, "store", default_store())
         of_vectors = [name for name in OF_VECTORS if getattr(self, name) is not None]
         if self.store is not None and of_vectors:
-            flag = "--" + of_vectors[0].replace("_", "-")
             raise OptionError(
-                f"argument {flag}: not allowed with argument --store, which has its vectors"
+                f"{cite_argument(of_vectors[0])}: not allowed with {cite_argument('store')}, which"
+                " has its vectors"
             )

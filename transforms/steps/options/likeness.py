@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.option import declared_in, flag_of
 from sentence_beam.transforms.corpus.arrow_types import make_code
 from sentence_beam.transforms.corpus.column_types import KeptColumn
@@ -64,8 +64,8 @@ def find_later_likeness(options: EmbedOptions, previous: Manifest) -> Likeness |
     store = storage.absolute(options.like)
     if previous.like is None or previous.like.store != store:
         raise OptionError(
-            f"--like {options.like}: {previous.root} has options of its own and was not made like"
-            " it; leave --like out, or name a new --store"
+            f"{cite('like')} {options.like}: {previous.root} has options of its own and was not"
+            f" made like it; leave {cite('like')} out, or name a new {cite('store')}"
         )
     current = read_manifest(store)
     if current is None:

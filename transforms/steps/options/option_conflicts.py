@@ -1,6 +1,6 @@
 """Checks of options that do not fit each other or the store."""
 
-from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError
+from sentence_beam.transforms.base.errors import OptionError, SpaceMismatchError, cite
 from sentence_beam.transforms.calibration import check_space
 from sentence_beam.transforms.corpus.find import overlaps
 from sentence_beam.transforms.corpus.lakes import is_table
@@ -20,7 +20,8 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
     """Raise `OptionError` for options that do not fit each other or the store."""
     if choice.options.deterministic and options.tokens_per_batch is not None:
         raise OptionError(
-            "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
+            f"{cite('tokens_per_batch')}: deterministic batches have a size of their own; leave it"
+            " out"
         )
     check_kept(choice.options)
     _check_int8(options, choice)
@@ -36,8 +37,8 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
     _check_calibration(options, choice)
     if options.append and choice.partition == "content":
         raise OptionError(
-            "--append: --partition content has no units of single files; name all files, without"
-            " --append"
+            f"{cite('append')}: {cite('partition')} content has no units of single files; name all"
+            f" files, without {cite('append=True')}"
         )
 
 
@@ -47,8 +48,8 @@ def _check_int8(options: EmbedOptions, choice: Choice) -> None:
         return
     if options.accelerator is not None or options.device.startswith("cuda"):
         raise OptionError(
-            "--dtype int8 runs on the CPU; leave --accelerator and --device out, or say --dtype"
-            " bfloat16"
+            f"{cite('dtype')} int8 runs on the CPU; leave {cite('accelerator')} and"
+            f" {cite('device')} out, or say {cite('dtype')} bfloat16"
         )
 
 
@@ -61,13 +62,14 @@ def _check_chunks(choice: Choice) -> None:
     for name in options.keep_columns:
         if has_pieces and name in PIECE_COLUMNS:
             raise OptionError(
-                f"--keep-columns {name}: with --chunks every shard has a column {name} of its own"
+                f"{cite('keep_columns')} {name}: with {cite('chunks')} every shard has a column"
+                f" {name} of its own"
             )
     whole = chunks.kind == "late" or chunks.combine == "mean"
     if whole and choice.partition == "content":
         raise OptionError(
-            f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by"
-            " their text; say --partition file"
+            f"{cite('chunks')} {chunks}: it needs whole documents, and {cite('partition')} content"
+            f" groups pieces by their text; say {cite('partition')} file"
         )
 
 
@@ -80,9 +82,9 @@ def _check_same_chunks(choice: Choice, previous: Manifest) -> None:
         now = getattr(choice.options, name)
         if before != now:
             raise OptionError(
-                f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by"
-                f" {before!r}; leave the option out, choose another --store, or embed everything"
-                " again with --reembed"
+                f"{cite(name)} {now!r}: {previous.root} has its documents cut by {before!r}; leave"
+                f" the option out, choose another {cite('store')}, or embed everything again with"
+                f" {cite('reembed=True')}"
             )
 
 
@@ -90,24 +92,28 @@ def _check_inputs(options: EmbedOptions, choice: Choice) -> None:
     for glob in options.input:
         if overlaps(glob, options.store, choice.options.hidden):
             raise OptionError(
-                f"--input {glob} takes in the store {options.store} itself; choose a --store"
-                " outside of it, or narrow --input"
+                f"{cite('input')} {glob} takes in the store {options.store} itself; choose a"
+                f" {cite('store')} outside of it, or narrow {cite('input')}"
             )
 
 
 def _check_table_part(options: EmbedOptions) -> None:
     """Raise OptionError for a part of an input that is not a table, or a version of several."""
-    parts = {"--input-version": options.input_version, "--input-filter": options.input_filter}
+    parts = {
+        cite("input_version"): options.input_version,
+        cite("input_filter"): options.input_filter,
+    }
     for flag in (flag for flag, value in parts.items() if value is not None):
         for name in options.input:
             if not is_table(name):
                 raise OptionError(
-                    f"{flag}: --input {name} is no table (iceberg:NAME, delta:PATH); leave the"
-                    " option out"
+                    f"{flag}: {cite('input')} {name} is no table (iceberg:NAME, delta:PATH); leave"
+                    " the option out"
                 )
     if options.input_version is not None and len(options.input) > 1:
         raise OptionError(
-            f"--input-version: there are {len(options.input)} tables; name one --input"
+            f"{cite('input_version')}: there are {len(options.input)} tables; name one"
+            f" {cite('input')}"
         )
 
 
@@ -115,8 +121,8 @@ def _check_limit(options: EmbedOptions, previous: Manifest | None) -> None:
     """Raise OptionError for a trial run that would replace a whole store."""
     if options.limit is not None and previous is not None and previous.options.limit is None:
         raise OptionError(
-            f"--limit {options.limit} would leave only that many of the {previous.rows.written}"
-            f" rows of {previous.root}; choose another --store"
+            f"{cite('limit')} {options.limit} would leave only that many of the"
+            f" {previous.rows.written} rows of {previous.root}; choose another {cite('store')}"
         )
 
 
@@ -126,17 +132,20 @@ def _check_budget(options: EmbedOptions, choice: Choice, previous: Manifest | No
     if budget is None:
         return
     if options.limit is not None:
-        why = "--limit takes the first rows alone, whatever waits"
+        why = f"{cite('limit')} takes the first rows alone, whatever waits"
     elif choice.partition == "content":
-        why = "--partition content has no units of single files that could wait"
+        why = f"{cite('partition')} content has no units of single files that could wait"
     elif options.reembed and previous is not None:
-        why = "--reembed makes every row new, and pending files would keep their old vectors"
+        why = (
+            f"{cite('reembed=True')} makes every row new, and pending files would keep their old"
+            " vectors"
+        )
     else:
         return
     mend = "leave one of them out"
     if options.budget is None and previous is not None:
-        mend = f"{previous.root} remembers the budget, say --budget none too"
-    raise OptionError(f"--budget {budget}: {why}; {mend}")
+        mend = f"{previous.root} remembers the budget, say {cite('budget')} none too"
+    raise OptionError(f"{cite('budget')} {budget}: {why}; {mend}")
 
 
 def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest) -> None:
@@ -150,8 +159,8 @@ def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest)
         if not _asks_for_others(options, choice, previous):
             mend = f"no option says so: put the files of {choice.options.model} back as they were"
         raise OptionError(
-            f"{previous.root} holds another space: {', '.join(fields)} would change; "
-            f"{mend}, choose another --store, or embed everything again with --reembed"
+            f"{previous.root} holds another space: {', '.join(fields)} would change; {mend}, choose"
+            f" another {cite('store')}, or embed everything again with {cite('reembed=True')}"
         )
 
 
@@ -178,5 +187,5 @@ def _check_calibration(options: EmbedOptions, choice: Choice) -> None:
         if options.calibration is not None:
             raise
         raise OptionError(
-            f"{str(error).partition(';')[0]}; give another --calibration, or '' for none"
+            f"{error.message.partition(';')[0]}; give another {cite('calibration')}, or '' for none"
         ) from error

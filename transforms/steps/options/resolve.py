@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.calibration import Calibration
 from sentence_beam.transforms.corpus.arrow_types import parse_type
@@ -251,8 +251,8 @@ def _check_pending(differing: tuple[str, ...], budget: int | None, previous: Man
     if differing and files and budget is not None:
         verb = "is" if files == 1 else "are"
         raise OptionError(
-            f"{', '.join(differing)} would change in every row, and"
-            f" {format_count(files, 'file')} {verb} pending: say --budget none with it, or wait"
+            f"{', '.join(differing)} would change in every row, and {format_count(files, 'file')}"
+            f" {verb} pending: say {cite('budget')} none with it, or wait"
         )
 
 
@@ -265,8 +265,9 @@ def _check_carries(job: EmbedJob, previous: Manifest) -> None:
     is_of_types = job.run.options.keep_columns == previous.options.keep_columns
     if changed and not (is_of_types and changed == KEPT[:1]):
         raise OptionError(
-            f"--append carries the files of earlier runs over as they are, and {', '.join(changed)}"
-            " would change; leave that out, or name all files, without --append"
+            f"{cite('append=True')} carries the files of earlier runs over as they are, and"
+            f" {', '.join(changed)} would change; leave that out, or name all files, without"
+            f" {cite('append=True')}"
         )
 
 

@@ -1,7 +1,7 @@
 """The options of the commands that answer queries."""
 
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite, cite_argument
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.base.values import FOLDS
 from sentence_beam.transforms.options.common import (
@@ -105,7 +105,7 @@ class SearchOptions:
             object.__setattr__(self, "id", format_ids(self.id))
         read(self)
         if self.query is not None and not all(text.strip() for text in self.query):
-            raise OptionError("argument --query: it is empty; say what to look for")
+            raise OptionError(f"{cite_argument('query')}: it is empty; say what to look for")
         if self.queries is None:
             refuse_without_queries(self, *OF_QUERY_FILES)
 
@@ -148,4 +148,4 @@ def refuse_without_queries(options: object, *names: str) -> None:
     """Raise OptionError for an option of files of queries, if there are none."""
     for name in names:
         if getattr(options, name) is not None:
-            raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
+            raise OptionError(f"{cite(name)} is for {cite('queries')}; leave it out")

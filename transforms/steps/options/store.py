@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.option import Declared, Exclusive, option, options, read
 from sentence_beam.transforms.options.common import (
     NEIGHBOURS,
@@ -167,7 +167,9 @@ class ForgetOptions:
         object.__setattr__(self, "id", format_ids(self.id))
         read(self)
         if not self.id and self.ids is None and self.where is None:
-            raise OptionError("say which rows: --id ID, --ids FILE or --where EXPR")
+            raise OptionError(
+                f"say which rows: {cite('id')} ID, {cite('ids')} FILE or {cite('where')} EXPR"
+            )
 
 
 @options
@@ -213,7 +215,10 @@ class WatchOptions:
     def __post_init__(self) -> None:
         read(self)
         if self.like is not None and self.k != NEIGHBOURS:
-            raise OptionError("-k: each query has as many answers as in --like; leave -k out")
+            raise OptionError(
+                f"{cite('k')}: each query has as many answers as in {cite('like')}; leave"
+                f" {cite('k')} out"
+            )
 
     @property
     def changes(self) -> bool:
@@ -243,7 +248,8 @@ class ReportOptions:
         read(self)
         if self.format != PAGE and self.price_per_hour is not None:
             raise OptionError(
-                "--price-per-hour is for the page; leave it out with --format openmetrics"
+                f"{cite('price_per_hour')} is for the page; leave it out with {cite('format')}"
+                " openmetrics"
             )
 
 
@@ -293,7 +299,9 @@ class ExportOptions:
     def __post_init__(self) -> None:
         read(self)
         if self.where is not None and self.vectors is None:
-            raise OptionError("--where is for --vectors; leave it out, or say --vectors")
+            raise OptionError(
+                f"{cite('where')} is for {cite('vectors')}; leave it out, or say {cite('vectors')}"
+            )
 
 
 @options

@@ -5,7 +5,7 @@ one is made like.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.files import is_unnamed
 from sentence_beam.transforms.steps.options import EmbedOptions
 from sentence_beam.transforms.store import open_store
@@ -67,15 +67,15 @@ def fill_input(options: EmbedOptions, stored: Stored) -> EmbedOptions:
     if options.input:
         return options
     if options.append:
-        raise OptionError("--append adds files by name; name them by --input")
+        raise OptionError(f"{cite('append=True')} adds files by name; name them by {cite('input')}")
     source = stored.source
     if source is None:
-        raise OptionError("a new store has no last input; name one by --input")
+        raise OptionError(f"a new store has no last input; name one by {cite('input')}")
     globs = source.input.globs
     if any(map(is_unnamed, globs)):
         raise OptionError(
             f"the last input of {source.root} was standard input or rows of a program, which"
-            " cannot be read again; name an --input"
+            f" cannot be read again; name an {cite('input')}"
         )
     return replace(options, input=globs)
 

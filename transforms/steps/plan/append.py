@@ -17,7 +17,7 @@ from sentence_beam.transforms.base.columns import (
     replace_rows,
     take_rows_at,
 )
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.footers import compute_checksum, open_rows
@@ -74,16 +74,16 @@ def _check_same_content(files: pa.Table, last: pa.Table, job: EmbedJob) -> None:
 
 def _make_content_error(file: InputFile, source: str) -> OptionError:
     folder, _, name = file.path.rpartition("/")
-    mend = "name all files, without --append"
+    mend = f"name all files, without {cite('append=True')}"
     # a pattern that begins above the folder puts it into the names
     if source != file.path and folder:
         mend = (
-            f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so"
-            " that they differ"
+            f"name the folder by a pattern, as in {cite('input')}"
+            f" '{folder[:-1]}[{folder[-1]}]/{name}', so that they differ"
         )
     return OptionError(
-        f"--append: the store has the relative path {file.relative} of {file.path} already, from"
-        f" {source}, with other content; {mend}"
+        f"{cite('append')}: the store has the relative path {file.relative} of {file.path} already,"
+        f" from {source}, with other content; {mend}"
     )
 
 
@@ -93,7 +93,9 @@ def _open_earlier(earlier: pa.Table, job: EmbedJob) -> pa.Table:
     Raises OptionError if one is gone or has changed.
     """
     why = "the type of a kept column changes"
-    mend = "or keep the type with --keep-columns (NAME:str if the column has no value so far)"
+    mend = (
+        f"or keep the type with {cite('keep_columns')} (NAME:str if the column has no value so far)"
+    )
     has_rows = (get_numbers(earlier, "units") > 0) | ~earlier.column("group").is_null().to_numpy()
     at = np.flatnonzero(has_rows)
     files = [_find_file(file, why, mend) for file in list_input_files(earlier.take(pa.array(at)))]
@@ -108,7 +110,7 @@ def check_earlier_shards(files: pa.Table, is_damaged: np.ndarray, shards: list[s
     if is_damaged.any():
         raise SentenceBeamError(
             f"{shards[0]} is missing or was changed; name {list_full_paths(files)[place]} with"
-            " --input too, to embed it again"
+            f" {cite('input')} too, to embed it again"
         )
 
 
@@ -153,6 +155,6 @@ def _find_file(
             return replace(now, checksum=file.checksum)
         fault = "has changed too"
     raise OptionError(
-        f"--append: {file.path} {fault}, and is to be read again, because {because}; name all"
-        f" files, without --append{mend and ', '}{mend}"
+        f"{cite('append')}: {file.path} {fault}, and is to be read again, because {because}; name"
+        f" all files, without {cite('append=True')}{mend and ', '}{mend}"
     )

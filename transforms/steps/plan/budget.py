@@ -24,7 +24,7 @@ from sentence_beam.transforms.base.columns import (
     sum_by_place,
     texts,
 )
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.grouped_files import LastFiles
@@ -78,8 +78,8 @@ def apply_budget(
     if job.read_again and is_kept.any():
         raise OptionError(
             f"{', '.join(job.read_again)} would change in every row, and"
-            f" {format_count(int(is_kept.sum()), 'file')} beyond --budget {job.budget:,} would"
-            " stay as before: say --budget none with it, or wait"
+            f" {format_count(int(is_kept.sum()), 'file')} beyond {cite('budget')} {job.budget:,}"
+            f" would stay as before: say {cite('budget')} none with it, or wait"
         )
     waiting = _list_waiting_tokens(files, costs, is_waiting)
     old, new = waits[is_kept], waits[~is_kept]

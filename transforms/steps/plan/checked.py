@@ -19,7 +19,7 @@ from sentence_beam.transforms.base.columns import (
     replace_rows,
     take_rows_at,
 )
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.corpus import limit_spans
 from sentence_beam.transforms.corpus.files import check_distinct
 from sentence_beam.transforms.corpus.groups import list_spans as spans_in
@@ -147,7 +147,7 @@ def _check_bad(files: pa.Table, job: EmbedJob) -> None:
     bad = files.column("bad").drop_null()
     if len(bad) > most + ROUNDING:
         raise SentenceBeamError(
-            f"{len(bad)} of {len(files)} files cannot be read, more than --max-bad-files"
+            f"{len(bad)} of {len(files)} files cannot be read, more than {cite('max_bad_files')}"
             f" {job.max_bad_files:g} allows: {bad[0]}"
         )
 

@@ -7,7 +7,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import DataGateError, OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import (
+    DataGateError,
+    OptionError,
+    SentenceBeamError,
+    cite,
+)
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.corpus import Span
 from sentence_beam.transforms.corpus.arrow_types import make_code
@@ -170,15 +175,14 @@ def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> N
 def list_named_fields(job: EmbedJob) -> list[tuple[str, str]]:
     """Return the fields that options name, each with its option."""
     columns = job.columns
-    names_and_parameters = [(name, "keep_columns") for name in columns.keep]
+    named = [(name, cite("keep_columns")) for name in columns.keep]
     for names, option in list_templates(job):
-        parameter = option.removeprefix("--").replace("-", "_")
-        names_and_parameters += [(name, parameter) for name in names]
+        named += [(name, option) for name in names]
     if columns.of_text is None:
-        names_and_parameters.insert(0, (columns.text, "text"))
+        named.insert(0, (columns.text, "text"))
     if columns.id is not None:
-        names_and_parameters.insert(0, (columns.id, "id"))
-    return names_and_parameters
+        named.insert(0, (columns.id, "id"))
+    return named
 
 
 def find_kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> Types:

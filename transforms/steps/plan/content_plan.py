@@ -19,7 +19,7 @@ from sentence_beam.transforms.base.columns import (
     replace_rows,
     sum_column,
 )
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite
 from sentence_beam.transforms.base.measures import time_waits
 from sentence_beam.transforms.corpus import Columns, Span, UnitRows, read_span
 from sentence_beam.transforms.corpus.beside import Beside, merge_counts
@@ -189,9 +189,9 @@ def check_opened(files: pa.Table, job: EmbedJob) -> tuple[pa.Table, Types]:
     text = BYTES_PER_TOKEN * (pc.sum(get_span_values(files, "tokens")).as_py() or 0)
     if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
-            f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more"
-            " than a quarter of this machine's; say --partition file, or run it on a cluster"
-            " (--runner)"
+            f"{cite('partition')} content groups the text in memory here: about {text / 1e9:,.1f}"
+            f" GB, more than a quarter of this machine's; say {cite('partition')} file, or run it"
+            " on a cluster (--runner)"
         )
     return files, types
 

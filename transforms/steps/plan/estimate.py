@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.space.int8_model import INT8
 from sentence_beam.transforms.steps.options.job import EmbedJob
@@ -110,8 +110,8 @@ def _check_model(job: EmbedJob) -> None:
     """Raise OptionError for a model that the first run has to make."""
     if job.run.space.dtype == INT8 and not job.reuse:
         raise OptionError(
-            "--dtype int8: the first run makes the model, so that a plan cannot measure it; plan"
-            " with --dtype float32"
+            f"{cite('dtype')} int8: the first run makes the model, so that a plan cannot measure"
+            f" it; plan with {cite('dtype')} float32"
         )
 
 

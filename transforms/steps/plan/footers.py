@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.corpus import InputFile, plan_file
 from sentence_beam.transforms.corpus.collection_rows import set_cut
 from sentence_beam.transforms.corpus.files import BROKEN, make_link_error
@@ -25,9 +25,9 @@ def list_templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
     columns = job.columns
     named = []
     if columns.of_text and columns.texts:
-        named.append((columns.texts, "--text-template"))
+        named.append((columns.texts, cite("text_template")))
     if columns.of_prefix:
-        named.append((columns.of_prefix, "--chunk-prefix"))
+        named.append((columns.of_prefix, cite("chunk_prefix")))
     return named
 
 
@@ -91,5 +91,5 @@ def compute_checksum(file: InputFile) -> str:
             raise  # a connection that broke: an engine tries again
         raise SentenceBeamError(
             f"{file.path} cannot be read ({error.strerror or error}); mend that or leave it out of"
-            " --input"
+            f" {cite('input')}"
         ) from error

@@ -23,7 +23,7 @@ from sentence_beam.transforms.base.columns import (
     replace_rows,
     texts,
 )
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.corpus.formats.registry import FORMATS
 from sentence_beam.transforms.corpus.groups import (
     SMALL,
@@ -102,7 +102,8 @@ def put_in_groups(files: pa.Table, last: LastFiles, job: EmbedJob) -> pa.Table:
     if job.append and (is_same & ~is_sound).any():
         shard = next(iter(last.shards.values()))
         raise SentenceBeamError(
-            f"{shard} in the store is missing or was changed; run again without --append"
+            f"{shard} in the store is missing or was changed; run again without"
+            f" {cite('append=True')}"
         )
     is_stuck = is_valid(files, "group")
     is_kept = is_stuck | is_same & is_sound

@@ -10,6 +10,7 @@ import functools
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentence_beam.transforms.base.errors import cite
 from sentence_beam.transforms.corpus.arrow_types import (
     NO_TYPE,
     is_word,
@@ -106,7 +107,7 @@ def _check_keys(opened: pa.Table, job: EmbedJob) -> None:
     if not len(told):
         return
     seen = {name for names in list_distinct_values(told, "keys") for name in names}
-    named = [(name, "--keep-columns") for name in job.columns.keep]
+    named = [(name, cite("keep_columns")) for name in job.columns.keep]
     named += [(name, option) for names, option in list_templates(job) for name in names]
     for name, option in named:
         if name not in seen:

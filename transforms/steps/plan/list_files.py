@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import make_mask_array
-from sentence_beam.transforms.base.errors import SentenceBeamError
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.corpus.beside import Beside
 from sentence_beam.transforms.corpus.files import BROKEN, make_link_error
@@ -116,8 +116,8 @@ def _check_were_no_files(folders: list[str], last: pa.Table, job: EmbedJob) -> N
     for folder in folders:
         if folder in files:
             raise SentenceBeamError(
-                f"{folder} is a folder without files of --input now, and the store has the rows of"
-                " the file that it was; put the file back, or remove the folder"
+                f"{folder} is a folder without files of {cite('input')} now, and the store has the"
+                " rows of the file that it was; put the file back, or remove the folder"
             )
 
 

@@ -36,7 +36,11 @@ from sentence_beam.transforms.steps.plan.whole_plan import find_problems, join_s
 from sentence_beam.transforms.store.counts import NONE_PENDING, PendingCounts
 from sentence_beam.transforms.store.manifest import Manifest
 from sentence_beam.transforms.store.records import Problem
-from sentence_beam.transforms.store.runs.recorded_plan import count_pending, list_spans
+from sentence_beam.transforms.store.runs.recorded_plan import (
+    count_pending,
+    list_bad_files,
+    list_spans,
+)
 
 MEASURED_SPANS = 64  # that a job names to be measured where the command runs
 
@@ -80,7 +84,6 @@ class Looked:
             is_pending, get_numbers(files, "pending_bytes"), get_numbers(files, "size")
         )
         carried_files = int(is_carried.sum())
-        bad = files.filter(files.column("bad").is_valid())
         return cls(
             files=len(files),
             carried_files=carried_files,
@@ -93,7 +96,7 @@ class Looked:
             input_bytes=int(sizes.sum()),
             carried_rows=sum_column(files, "rows"),
             beside=beside.total(),
-            bad=dict(zip(*(bad.column(name).to_pylist() for name in ("path", "bad")), strict=True)),
+            bad=list_bad_files(files),
             lacking=count_lacking_columns(files),
             spans=tuple(work),
             pending=count_pending(files),

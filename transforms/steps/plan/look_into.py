@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError
+from sentence_beam.transforms.base.errors import InputChangedError, SentenceBeamError, cite
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.options.job import EmbedJob
 from sentence_beam.transforms.steps.plan.elements import ShardStates, pack_table
@@ -117,9 +117,9 @@ def _leave_out(file: InputFile, last: Row | None, job: EmbedJob, error: Sentence
     """
     if last is not None and last["size"] and has_counted_rows(last, job):
         _check_can_stay(job, error)
-        return {**last, **NOT_PENDING, "group": None, "carried": True, "bad": str(error)}
+        return {**last, **NOT_PENDING, "group": None, "carried": True, "bad": error.message}
     empty = replace(file, size=0, checksum="", version="", cut=None)
-    return make_row(empty) | {"carried": False, "spans": [], "bad": str(error)}
+    return make_row(empty) | {"carried": False, "spans": [], "bad": error.message}
 
 
 def has_counted_rows(last: Row, job: EmbedJob) -> bool:
@@ -138,13 +138,14 @@ def _check_can_stay(job: EmbedJob, error: SentenceBeamError) -> None:
     """Raise SentenceBeamError if the store cannot keep the rows of an unreadable file."""
     if job.by_content:
         raise SentenceBeamError(
-            f"{error}; --max-bad-files cannot leave it out, since with --partition content the rows"
-            " that it had are mixed with those of other files"
+            f"{error.message}; {cite('max_bad_files')} cannot leave it out, since with"
+            f" {cite('partition')} content the rows that it had are mixed with those of other files"
         ) from error
     if not job.carry:
         raise SentenceBeamError(
-            f"{error}; --max-bad-files cannot keep its rows, because {', '.join(job.read_again)}"
-            " would change and all files are read again; mend the file first, or leave that out"
+            f"{error.message}; {cite('max_bad_files')} cannot keep its rows, because"
+            f" {', '.join(job.read_again)} would change and all files are read again; mend the file"
+            " first, or leave that out"
         ) from error
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_hashes, as_matrix
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.passages import find_sentences
 from sentence_beam.transforms.index.kmeans import kmeans
 from sentence_beam.transforms.index.metric_vectors import choose_scoring_metric, prepare_vectors
@@ -46,10 +46,13 @@ def draw_queries(manifest: Manifest, number: int) -> QueryList:
     column = manifest.options.kept_text
     if column is None:
         raise OptionError(
-            f"--draw: {manifest.root} keeps no text (--no-keep-text); name --queries FILE"
+            f"{cite('draw')}: {manifest.root} keeps no text ({cite('keep_text=False')}); name"
+            f" {cite('queries')} FILE"
         )
     if not manifest.rows.stored:
-        raise OptionError(f"--draw: {manifest.root} holds no rows; name --queries FILE")
+        raise OptionError(
+            f"{cite('draw')}: {manifest.root} holds no rows; name {cite('queries')} FILE"
+        )
     with progress.stage("drawing queries"):
         candidates = _read_candidates(manifest, CANDIDATES * number, column)
         places = _spread(candidates, number, manifest.metric)

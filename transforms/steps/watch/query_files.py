@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.corpus.formats.registry import find_compression, find_format
 from sentence_beam.transforms.corpus.query_rows import QueryFiles, read_queries
@@ -27,7 +27,7 @@ def read_query_file(path: str) -> QueryList:
     kind = find_format(path)
     notes = []
     if kind in ("", "text") and not find_compression(path, "text"):
-        lines = storage.lines_of(storage.read_text(path, "--queries"))
+        lines = storage.lines_of(storage.read_text(path, cite("queries")))
         texts = [line.strip() for line in lines if line.strip()]
         names = list(texts)
         empty = sum(not line.strip() for line in lines)
@@ -41,11 +41,13 @@ def read_query_file(path: str) -> QueryList:
     by_id: dict[str, str] = {}
     for name, text in zip(names, texts, strict=True):
         if by_id.setdefault(name, text) != text:
-            raise OptionError(f"--queries {path}: two queries have the id {name!r}; rename one")
+            raise OptionError(
+                f"{cite('queries')} {path}: two queries have the id {name!r}; rename one"
+            )
     twice = len(names) - len(by_id)
     if twice:
         times = format_count(twice, "query", "queries")
         notes.append(f"{times} of {path} named twice, kept once")
     if not by_id:
-        raise OptionError(f"--queries {path} holds no query; write one a line")
+        raise OptionError(f"{cite('queries')} {path} holds no query; write one a line")
     return QueryList(tuple(by_id), tuple(by_id.values()), tuple(notes))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hashlib import sha256 as hashed
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import DamagedIndexError
+from sentence_beam.transforms.base.errors import DamagedIndexError, cite
 from sentence_beam.transforms.storage.base import OutsideFileError
 
 
@@ -31,7 +31,7 @@ def part(path: str, start: int, stop: int) -> bytes:
     if len(data) > stop - start:
         raise DamagedIndexError(
             f"{path}: the storage sent {len(data):,} bytes in place of {stop - start:,}; it does"
-            " not serve parts of files, copy the index whole (--local)"
+            f" not serve parts of files, copy the index whole ({cite('local=True')})"
         )
     if len(data) < stop - start:
         raise changed(path)

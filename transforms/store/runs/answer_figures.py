@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sentence_beam.transforms.base.errors import DataGateError
+from sentence_beam.transforms.base.errors import DataGateError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.store.runs.gates import UsedGates
 
@@ -114,8 +114,8 @@ def check_answers(gates: UsedGates, figures: AnswerFigures) -> None:
         queries = format_count(figures.queries, "watched query", "watched queries")
         raise DataGateError(
             f"{100 * figures.beyond:.1f} % of the answers to {queries} changed beyond growth,"
-            f" more than --max-answer-change {gates.max_answer_change:g} allows"
-            f"{_describe_largest(figures)}; mend that, or say --max-answer-change 1"
+            f" more than {cite('max_answer_change')} {gates.max_answer_change:g} allows"
+            f"{_describe_largest(figures)}; mend that, or say {cite('max_answer_change')} 1"
         )
 
 

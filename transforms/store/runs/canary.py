@@ -16,7 +16,7 @@ from sentence_beam.transforms.base.arrow_arrays import (
     read_parquet_bytes,
     write_parquet_bytes,
 )
-from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.store import layout
 from sentence_beam.transforms.store.entries import CanaryEntry
 
@@ -119,13 +119,14 @@ class CanaryFile:
         if self.sha256 and sha256 != self.sha256:
             what = "was changed after it was written (sha256 differs)" if stored else "is missing"
             raise SentenceBeamError(
-                f"{self.full_path} {what}; restore it, or embed everything again with --reembed"
+                f"{self.full_path} {what}; restore it, or embed everything again with"
+                f" {cite('reembed=True')}"
             )
         try:
             return Canary.from_bytes(stored[0]) if stored else None
         except SentenceBeamError as error:
             raise SentenceBeamError(
-                f"{self.full_path} is {error}; remove it, or restore it"
+                f"{self.full_path} is {error.message}; remove it, or restore it"
             ) from error
 
     def keep(self, canary: Canary) -> Canary:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError
+from sentence_beam.transforms.base.errors import DataGateError, SentenceBeamError, cite
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.corpus.arrow_types import NO_TYPE, is_word
 from sentence_beam.transforms.space import Space
@@ -38,8 +38,8 @@ from sentence_beam.transforms.store.shards.precision import needs_ranges, to_flo
 from sentence_beam.transforms.store.tables.table_parts import read_table
 
 MORE_LANGUAGES = (
-    "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model"
-    " intfloat/multilingual-e5-small"
+    f"{cite('model')} sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or"
+    f" {cite('model')} intfloat/multilingual-e5-small"
 )
 
 
@@ -154,10 +154,10 @@ def _check_rejected(run: Run, plan: RecordedPlan, settled: Settled) -> None:
     )
     why = count_reasons(run.root, paths, plan)
     mend = "mend the input or raise the limit"
-    if "--keep-columns" in why:  # then more rows of the column would be missing every night
+    if cite("keep_columns") in why:  # then more rows of the column would be missing every night
         mend = "mend the input or change the type"
     raise DataGateError(
-        f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows: {why};"
+        f"{counted}, more than {cite('max_rejects')} {run.gates.max_rejects:g} allows: {why};"
         f" `sentence-beam rejects --store {run.root}` lists them; {mend}"
     )
 
@@ -172,9 +172,9 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
         unknown = ledger.work["unknown"]
         raise DataGateError(
             f"{unknown} of {ledger.work['known'] + unknown} tokens are unknown to the model,"
-            " which cannot tell such words apart, more than --max-unknown"
+            f" which cannot tell such words apart, more than {cite('max_unknown')}"
             f" {run.gates.max_unknown:g} allows; take a model that reads more languages, as"
-            f" {MORE_LANGUAGES}, for a new --store, or say --max-unknown 1"
+            f" {MORE_LANGUAGES}, for a new {cite('store')}, or say {cite('max_unknown')} 1"
         )
 
 
@@ -188,13 +188,13 @@ def check_deletes(run: Run, deleted: int) -> None:
     if deleted <= run.gates.max_deletes * run.previous_rows:
         return
     can_append = run.partition == "file" and not run.earlier_globs
-    keep = ", or say --append to keep them" if can_append else ""
+    keep = f", or say {cite('append=True')} to keep them" if can_append else ""
     rows = format_count(run.previous_rows, "row")
     raise DataGateError(
-        f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes"
+        f"{deleted:,} of the {rows} of {run.root} would be deleted, more than {cite('max_deletes')}"
         f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}, or name another"
-        f" --store for another collection; --max-deletes 1 lets them go, and `sentence-beam"
-        f" rollback -1 --store {run.root}` brings them back"
+        f" {cite('store')} for another collection; {cite('max_deletes')} 1 lets them go, and"
+        f" `sentence-beam rollback -1 --store {run.root}` brings them back"
     )
 
 

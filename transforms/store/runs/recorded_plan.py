@@ -27,7 +27,7 @@ from sentence_beam.transforms.base.columns import (
     sum_by_place,
     sum_column,
 )
-from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import SentenceBeamError, name_flags, refuse_damage
 from sentence_beam.transforms.base.json_entries import read_dataclass, time
 from sentence_beam.transforms.base.measures import Summary
 from sentence_beam.transforms.corpus import InputFile, Span
@@ -219,8 +219,7 @@ class RecordedPlan:
     @property
     def bad(self) -> dict[str, str]:
         """The reasons why files were left out, by relative path."""
-        unreadable = self.files.filter(self.files.column("bad").is_valid()).select(["path", "bad"])
-        return dict(zip(*(names.to_pylist() for names in unreadable.columns), strict=True))
+        return list_bad_files(self.files)
 
     @property
     def pending(self) -> PendingCounts:
@@ -298,6 +297,13 @@ def list_input_files(
             types=types,
             cut=row["cut"],
         )
+
+
+def list_bad_files(files: pa.Table) -> dict[str, str]:
+    """Return the reasons why files of a plan are left out, by relative path."""
+    bad = files.filter(files.column("bad").is_valid())
+    reasons = map(name_flags, bad.column("bad").to_pylist())
+    return dict(zip(bad.column("path").to_pylist(), reasons, strict=True))
 
 
 def count_pending(files: pa.Table) -> PendingCounts:

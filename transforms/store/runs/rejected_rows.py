@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, NoReturn
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import OptionError, SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.base.json_entries import read_dataclass
 from sentence_beam.transforms.corpus import Rejected
 from sentence_beam.transforms.corpus.column_types import (
@@ -81,7 +81,7 @@ def count_reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
                 counts[row.reason] += 1
                 example.setdefault(row.reason, row.file)
     except SentenceBeamError as error:
-        return f"reasons unknown, {error}"
+        return f"reasons unknown, {error.message}"
     parts = []
     for reason, count in counts.most_common():
         part = f"{count:,} {reason}{find_mend(reason)}"
@@ -101,9 +101,11 @@ def find_mend(reason: str) -> str:
         return ""
     column = KeptColumn(match["name"], STR.word)
     wider = WIDER.get(find_word(match["word"]))
-    mend = f"--keep-columns {column} takes all values"
+    mend = f"{cite('keep_columns')} {column} takes all values"
     if wider is not None:
-        mend = f"--keep-columns {column._replace(kind=wider)} takes more, {column} all values"
+        mend = (
+            f"{cite('keep_columns')} {column._replace(kind=wider)} takes more, {column} all values"
+        )
     return f" ({mend}; other rows keep their vectors)"
 
 

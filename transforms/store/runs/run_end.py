@@ -144,8 +144,9 @@ def _describe_input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
 
 def make_failed_result(run: Run, error: Exception) -> Result:
     """Return the result of a run that left the manifest alone."""
-    exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
-    return replace(_make_result(run, "failed", first_line(error)), exit_code=exit_code)
+    if isinstance(error, SentenceBeamError):
+        return replace(_make_result(run, "failed", error.message), exit_code=error.exit_code)
+    return replace(_make_result(run, "failed", first_line(error)), exit_code=1)
 
 
 def _make_result(run: Run, status: str, message: str) -> Result:

@@ -9,7 +9,12 @@ from importlib import metadata
 from typing import Annotated, Any
 
 from sentence_beam.transforms import storage
-from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import (
+    SentenceBeamError,
+    name_flags,
+    printable,
+    refuse_damage,
+)
 from sentence_beam.transforms.base.json_entries import count, read_dataclass, record
 from sentence_beam.transforms.base.measures import Measures
 from sentence_beam.transforms.store import layout
@@ -120,8 +125,9 @@ def record_result(root: str, result: Result) -> None:
     remember_result(root, result)
     path = storage.join(root, layout.result(result.run))
     index = result.index.to_json() if result.index else None
+    message = printable(name_flags(result.message))
     storage.storage_of(path).put_if_absent(
-        path, to_bytes(sealed(asdict(result) | {"index": index}))
+        path, to_bytes(sealed(asdict(result) | {"index": index, "message": message}))
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.arrow_arrays import as_values
-from sentence_beam.transforms.base.errors import SentenceBeamError, refuse_damage
+from sentence_beam.transforms.base.errors import SentenceBeamError, cite, refuse_damage
 from sentence_beam.transforms.space import Space, canonical_json, sha256_text
 from sentence_beam.transforms.space.identity import SHORTEST
 from sentence_beam.transforms.store import layout
@@ -260,7 +260,8 @@ def read_kept_ranges(root: str, entry: RangesEntry) -> Ranges:
     stored = storage.storage_of(path).read_versioned(path)
     if stored is None:
         raise SentenceBeamError(
-            f"{path} is missing; restore it, or embed with --precision float32 and then again"
+            f"{path} is missing; restore it, or embed with {cite('precision')} float32 and then"
+            " again"
         )
     ranges = Ranges.from_bytes(stored[0], path)
     if ranges.digest != entry.digest:

@@ -66,4 +66,4 @@ def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
     try:
         return parse_rejects(stored[0])
     except SentenceBeamError as error:
-        raise SentenceBeamError(f"{path}: {error}; see verify") from error
+        raise SentenceBeamError(f"{path}: {error.message}; see verify") from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.corpus.pieces import PIECES
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.entries import TEXT, RememberedOptions
@@ -88,20 +88,21 @@ def check_kept(options: RememberedOptions) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
         if name in list_own_columns(()):
-            mend = "say --id-column id" if name == "id" else "rename it in the input"
+            mend = f"say {cite('id_column')} id" if name == "id" else "rename it in the input"
             raise OptionError(
-                f"--keep-columns {name}: every shard has a column {name} of its own; {mend}"
+                f"{cite('keep_columns')} {name}: every shard has a column {name} of its own; {mend}"
             )
     kind = options.keep_types.get(options.text_column, "str")
     if options.keeps_text_column and kind != "str":
         raise OptionError(
-            f"--keep-columns {options.text_column}:{kind}: it is the column with the text; leave"
-            f" {kind} out"
+            f"{cite('keep_columns')} {options.text_column}:{kind}: it is the column with the text;"
+            f" leave {kind} out"
         )
     if TEXT in options.keep_columns and options.keep_text and not options.keeps_text_column:
         raise OptionError(
-            f"--keep-columns {TEXT}: the store keeps what is embedded under that name, which is"
-            " another text; say --no-keep-text, or rename the column in the input"
+            f"{cite('keep_columns')} {TEXT}: the store keeps what is embedded under that name,"
+            f" which is another text; say {cite('keep_text=False')}, or rename the column in the"
+            " input"
         )
 
 

@@ -19,14 +19,14 @@ from sentence_beam.transforms.steps.options.index_options import FitOptions
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"method": "pca"}, "--method pca is not known; allowed: standardize"),
+        ({"method": "pca"}, "method pca is not known; allowed: standardize"),
         ({"method": "idf"}, "tfidf, token-counts (a corpus)"),
         ({"method": "whitening:x"}, "width=x"),
-        ({"method": "whitening", "text_column": "t"}, "--text-column has no meaning with --method"),
-        ({"method": "whitening", "input": "b"}, "--input has no meaning"),
-        ({"method": "tfidf", "store": "s"}, "--store has no meaning"),
-        ({"method": "tfidf", "sample": 9}, "--sample has no meaning"),
-        ({"method": "tfidf"}, "--method tfidf counts the tokens of a corpus; name its files by"),
+        ({"method": "whitening", "text_column": "t"}, "text_column has no meaning with method"),
+        ({"method": "whitening", "input": "b"}, "input has no meaning"),
+        ({"method": "tfidf", "store": "s"}, "store has no meaning"),
+        ({"method": "tfidf", "sample": 9}, "sample has no meaning"),
+        ({"method": "tfidf"}, "method tfidf counts the tokens of a corpus; name its files by"),
     ],
 )
 def test_a_method_refuses_what_it_has_no_use_for(given: dict[str, Any], said: str) -> None:

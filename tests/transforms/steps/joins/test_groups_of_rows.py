@@ -123,7 +123,7 @@ def test_as_many_clusters_as_rows_and_no_more(tmp_path: Path) -> None:
     assert row_groups.group_by_number(Selection(nights.manifest), 1, tmp_path).clusters[
         "size"
     ].to_pylist() == [4]
-    with pytest.raises(OptionError, match="--clusters 5: there are 4 rows"):
+    with pytest.raises(OptionError, match="clusters 5: there are 4 rows"):
         row_groups.group_by_number(Selection(nights.manifest), 5, tmp_path)
 
 
@@ -140,7 +140,5 @@ def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     centre = vectors.mean(axis=0) / np.linalg.norm(vectors.mean(axis=0))
     np.testing.assert_allclose(found.rows["distance"], 1 - vectors @ centre, atol=1e-5)
     monkeypatch.setattr(row_groups, "AGGLOMERATIVE_ROWS", 11)
-    with pytest.raises(
-        OptionError, match="11 rows at most, and there are 12 in .*; say --clusters"
-    ):
+    with pytest.raises(OptionError, match="11 rows at most, and there are 12 in .*; say clusters"):
         row_groups.group_by_min_score(Selection(nights.manifest), 0.5, tmp_path)

@@ -78,7 +78,7 @@ def test_a_change_of_every_row_waits_for_pending_files(options: EmbedOptions) ->
         with pytest.raises(OptionError) as raised:
             resolve_run(changed, previous, local=True)
         assert name in str(raised.value).partition(" would change in every row, and ")[0]
-        assert "38 files are pending: say --budget none with it, or wait" in str(raised.value)
+        assert "38 files are pending: say budget none with it, or wait" in str(raised.value)
         assert resolve_run(replace(changed, budget="none"), previous, local=True)
         none_waits = made_up_manifest(first.run, NONE_PENDING)
         assert resolve_run(changed, none_waits, local=True)

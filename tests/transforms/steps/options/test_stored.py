@@ -242,8 +242,8 @@ def test_an_input_that_cannot_be_read_again_is_not_taken(stores: Stores, glob: s
 
 
 def test_an_input_is_missing(stores: Stores) -> None:
-    with pytest.raises(OptionError, match="name one by --input"):
+    with pytest.raises(OptionError, match="name one by input"):
         stores.resolve()
     stores.make_old()
-    with pytest.raises(OptionError, match="--append adds files by name"):
+    with pytest.raises(OptionError, match="append=True adds files by name"):
         stores.resolve(stores.old, append=True)

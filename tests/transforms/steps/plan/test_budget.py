@@ -14,6 +14,7 @@ from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, ids_in, job_of, night
 from helpers.snapshots import files_of, units_of
 
+from sentence_beam.transforms.base.errors import name_keywords
 from sentence_beam.transforms.steps.options.from_snapshot import record_plan
 from sentence_beam.transforms.steps.plan.grouped_files import find_max_bits
 from sentence_beam.transforms.store.counts import NONE_PENDING
@@ -305,9 +306,9 @@ def test_changed_files_may_not_wait_where_every_row_changes(two: Two) -> None:
     for name in "bcde":
         two.write(name, ALONE, 1)
     failed = night(two.budgeted, glob, number=2, budget=1, keep_columns=("text",))
-    assert failed.message.startswith(
-        "keep_columns would change in every row, and 1 file beyond --budget 1 would stay as before:"
-        " say --budget none with it, or wait"
+    assert name_keywords(failed.message).startswith(
+        "keep_columns would change in every row, and 1 file beyond budget 1 would stay as before:"
+        " say budget none with it, or wait"
     )
     two.write("c", ALONE)
     assert night(two.budgeted, glob, number=3, budget=1, keep_columns=("text",)).exit_code == 0

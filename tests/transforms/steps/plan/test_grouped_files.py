@@ -123,5 +123,5 @@ def test_a_run_that_appends_keeps_the_groups_of_the_snapshot() -> None:
 
 def test_a_run_that_appends_does_not_read_a_group_with_a_damaged_shard() -> None:
     last = last_files({"a.txt": "f0-0"}, damaged=("a.txt",))
-    with pytest.raises(Exception, match=r"embeddings/x\.parquet .* run again without --append"):
+    with pytest.raises(Exception, match=r"embeddings/x\.parquet .* run again without append=True"):
         groups_of([carried("a.txt")], last, job(append=True))

@@ -205,7 +205,7 @@ def test_so_many_files_may_be_left_out(
     with pytest.raises(SentenceBeamError) as caught:
         check_plan(rows, STATES.empty_table(), job)
     assert str(caught.value) == (
-        f"{bad} of {files} files cannot be read, more than --max-bad-files {most:g} allows:"
+        f"{bad} of {files} files cannot be read, more than max_bad_files {most:g} allows:"
         " reason 000"
     )
 
@@ -367,7 +367,7 @@ def test_a_folder_in_the_place_of_a_file_ends_the_run(tmp_path: Path, store: Pat
     (folder / "a").unlink()
     (folder / "a").mkdir()
     (problem,) = planned(job_of(store, folder, number=1, input_format="jsonl"))
-    assert f"{folder / 'a'} is a folder without files of --input now" in problem.message
+    assert f"{folder / 'a'} is a folder without files of input now" in str(problem.error())
     for other, values in ((store, {"append": True}), (store.with_name("new"), {})):
         job = job_of(other, folder, number=1, input_format="jsonl", **values)
         assert [row["path"] for row in planned(job)] == ["b"]
@@ -549,8 +549,8 @@ def test_a_run_that_appends_names_the_file_of_a_damaged_shard(folder: Path, stor
     shard = damage(store, "b.jsonl")
     write(folder / "c.jsonl", "c")
     (problem,) = handed_out(job_of(store, folder / "c.jsonl", number=1, append=True))
-    assert problem.message == (
-        f"{shard} is missing or was changed; name {folder / 'b.jsonl'} with --input too, to embed"
+    assert str(problem.error()) == (
+        f"{shard} is missing or was changed; name {folder / 'b.jsonl'} with input too, to embed"
         " it again"
     )
     found = handed_out(job_of(store, folder / "[bc].jsonl", number=2, append=True))

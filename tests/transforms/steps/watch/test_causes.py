@@ -14,6 +14,7 @@ import pytest
 from helpers.nights import vector_of
 from helpers.watching import WatchedNights, watched_nights
 
+from sentence_beam.transforms.base.errors import name_keywords
 from sentence_beam.transforms.search import Searcher
 from sentence_beam.transforms.store.entries import RememberedOptions
 from sentence_beam.transforms.store.index_entries import IndexRequest
@@ -186,6 +187,6 @@ def test_the_gate_commits_nothing_and_names_an_example(nights: WatchedNights) ->
     example = figures.examples[ROW_CHANGED]
     assert first[example.query] == example.before
     assert f"as {example.query!r}, whose first hit was {example.before}" in result.message
-    assert "--max-answer-change 1" in result.message
+    assert "say max_answer_change 1" in name_keywords(result.message)
     _, accepted = nights.night(files)
     assert accepted.exit_code == 0

@@ -176,7 +176,7 @@ def test_parquet_rows_must_all_be_read(tmp_path: Path, run: Run) -> None:
 
 def test_too_many_rejects_is_exit_3(run: Run) -> None:
     bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=14, rejected=10)]
-    with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
+    with pytest.raises(DataGateError, match="10 of 22 rows rejected.*max_rejects 0.01"):
         settle(run, packed(bad), [])
     assert (
         settle(
@@ -543,15 +543,15 @@ def test_blank_lines_are_not_among_the_rejected_rows_that_are_told(run: Run) -> 
     [
         (
             {},
-            "is there, or say --append to keep them, or name another --store for another collection; --max-deletes 1",
+            "is there, or say append=True to keep them, or name another store for another collection; max_deletes 1",
         ),
         (
             {"partition": "content"},
-            "is there, or name another --store for another collection; --max-deletes 1",
+            "is there, or name another store for another collection; max_deletes 1",
         ),
         (
             {"earlier_globs": ("/in/*.csv",)},
-            "is there, or name another --store for another collection; --max-deletes 1",
+            "is there, or name another store for another collection; max_deletes 1",
         ),
     ],
 )

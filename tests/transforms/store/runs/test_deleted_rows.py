@@ -9,6 +9,7 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.plans import job_of, night
 
 from sentence_beam.transforms import storage
+from sentence_beam.transforms.base.errors import name_keywords
 from sentence_beam.transforms.corpus import InputFile
 from sentence_beam.transforms.steps.plan.planned import OpenedFile, make_planned_rows
 from sentence_beam.transforms.store.entries import RememberedOptions
@@ -55,7 +56,7 @@ def test_rows_of_files_that_left_are_refused_before_anything_is_read(
     refused = night(store, folder / "*", number=1, max_deletes=0.5, **NO_IDS)
     assert refused.exit_code == 3
     assert "20 of the 20 rows" in refused.message
-    assert "say --append to keep them" in refused.message
+    assert "say append=True to keep them" in name_keywords(refused.message)
     assert f"`sentence-beam rollback -1 --store {store}`" in refused.message
     assert night(store, folder / "*", number=2, max_deletes=1.0, **NO_IDS).exit_code == 0
 

@@ -48,10 +48,10 @@ def test_own_columns_of_pieces_are_in_shards_of_pieces_alone() -> None:
 @pytest.mark.parametrize(
     ("kept", "types", "said"),
     [
-        ("id", {}, "--keep-columns id: .*; say --id-column id"),
-        ("embedding", {}, "--keep-columns embedding: .*; rename it in the input"),
-        ("piece", {}, "--keep-columns piece: .*; rename it in the input"),
-        ("body", {"body": "int"}, "--keep-columns body:int: it is the column with the text"),
+        ("id", {}, "keep_columns id: .*; say id_column id"),
+        ("embedding", {}, "keep_columns embedding: .*; rename it in the input"),
+        ("piece", {}, "keep_columns piece: .*; rename it in the input"),
+        ("body", {"body": "int"}, "keep_columns body:int: it is the column with the text"),
     ],
 )
 def test_kept_columns_that_a_shard_has_already(kept: str, types: dict[str, str], said: str) -> None:
