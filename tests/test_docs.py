@@ -408,7 +408,7 @@ def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
     }
     known = (
         own
-        | set(make_beam_parser()._option_string_actions)
+        | set(make_beam_parser().actions)
         | {"--runner", "--version", "--batch-size", "--workers", "--peak-tflops"}
     )
     for page in OF_USERS:

@@ -5,8 +5,6 @@ Beam has no public one. This module builds it as Beam does, from the private nam
 tests/pipelines/test_beam_parser.py.
 """
 
-import argparse
-
 from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
 
 from sentence_beam.pipelines.common.options import Parser
@@ -16,7 +14,7 @@ class _OurBeamParser(Parser, _BeamArgumentParser):
     """Beam's parser with mistakes as OptionError."""
 
 
-def make_beam_parser() -> argparse.ArgumentParser:
+def make_beam_parser() -> Parser:
     """Return a parser of the flags of all imported classes of pipeline options."""
     parser = _OurBeamParser(allow_abbrev=False, add_help=False)
     for options in sorted(_find_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
@@ -27,7 +25,7 @@ def make_beam_parser() -> argparse.ArgumentParser:
 
 def list_flags() -> set[str]:
     """Return the names of Beam's flags."""
-    return set(make_beam_parser()._option_string_actions)
+    return set(make_beam_parser().actions)
 
 
 def _find_subclasses(cls: type) -> set[type]:

@@ -42,7 +42,7 @@ def flags() -> dict[str, argparse.Action]:
 
 def test_every_flag_that_takes_a_value_is_a_parameter_and_no_other() -> None:
     assert set(PARAMETERS) == set(flags()) | OF_BEAM
-    assert set(make_beam_parser()._option_string_actions) >= {f"--{name}" for name in OF_BEAM}
+    assert set(make_beam_parser().actions) >= {f"--{name}" for name in OF_BEAM}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
