@@ -1,7 +1,10 @@
 """`sentence-beam pairs`: the most similar pairs of texts in a collection."""
 
 import argparse
+import contextlib
 import sys
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from sentence_beam.pipelines.common import command, options, specs
@@ -19,7 +22,11 @@ from sentence_beam.pipelines.common.tables import (
 )
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.steps.joins.similar_pairs import find_pairs
-from sentence_beam.transforms.steps.options.joins import PairsOptions
+from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.joins import OF_VECTORS, PairsOptions
+from sentence_beam.transforms.store import Store, open_store
+
+OF_EMBED = ("input", "format", "device", "tokens_per_batch", *OF_VECTORS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _run_pairs(options: PairsOptions) -> CommandOutput:
     check_output(options.output)
-    with with_stdin(options, local=True) as options:
-        paired = find_pairs(options)
+    with _open_collection(options) as store:
+        paired = find_pairs(store.manifest, options)
     if options.output:
         write_rows(options.output, paired.pairs)
     counts = {
@@ -55,6 +62,24 @@ def _run_pairs(options: PairsOptions) -> CommandOutput:
     return CommandOutput(
         [*show_pairs(paired.pairs), "", last], {**counts, "pairs": paired.pairs}, always=True
     )
+
+
+@contextlib.contextmanager
+def _open_collection(options: PairsOptions) -> Iterator[Store]:
+    """Open the store; or embed the files into a store that is removed when the block ends."""
+    if options.store is not None:
+        yield open_store(options.store, options.snapshot)
+        return
+    from sentence_beam.pipelines import embed  # importing Beam takes two seconds
+    from sentence_beam.pipelines.common.beam_flags import parse_list
+
+    with tempfile.TemporaryDirectory() as folder, with_stdin(options, local=True) as options:
+        store = f"{folder}/store"
+        of_embed = {name: getattr(options, name) for name in OF_EMBED}
+        embed.run(
+            EmbedOptions(store=store, max_rejects=1, max_unknown=1, **of_embed), parse_list(())
+        )
+        yield open_store(store)
 
 
 def show_pairs(rows: list[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The most similar pairs of rows of a store, or of the files of a collection."""
+"""The most similar pairs of rows of a store."""
 
 import tempfile
 from collections.abc import Callable
@@ -8,11 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.base import progress
-from sentence_beam.transforms.corpus.collection_rows import list_files, read_files
-from sentence_beam.transforms.corpus.found_columns import choose_columns
-from sentence_beam.transforms.corpus.spans import estimate_tokens
-from sentence_beam.transforms.corpus.syntax import Syntax
 from sentence_beam.transforms.index.copies import add_copies
 from sentence_beam.transforms.index.near_pairs import (
     TopPairs,
@@ -21,14 +16,12 @@ from sentence_beam.transforms.index.near_pairs import (
     put_in_one_list,
 )
 from sentence_beam.transforms.search import Selection
-from sentence_beam.transforms.space import Machine, Recipe, row_hashes
 from sentence_beam.transforms.steps.joins.store_vectors import (
     StoreVectors,
     find_first_copies,
     find_near_lists,
 )
 from sentence_beam.transforms.steps.options.joins import PairsOptions
-from sentence_beam.transforms.store import open_store
 from sentence_beam.transforms.store.manifest import Manifest
 
 EXACT_BELOW = 250_000  # texts; every pair of so many takes some minutes on two cores
@@ -39,16 +32,15 @@ TEXTS_AT_ONCE = 32_768
 class Collection:
     """Rows with their ids and vectors float32 [n, d] of length 1.
 
-    `of` int64 [rows] is each row's vector: rows of one text share one, in a store that of the
-    first. `texts` returns the texts of some rows int64 [m], None if they are not kept; `pieces` are
-    the numbers of rows that are pieces of documents.
+    `of` int64 [rows] is each row's vector: rows of one text share that of the first. `texts`
+    returns the texts of some rows int64 [m], None if they are not kept; `pieces` are the numbers of
+    rows that are pieces of documents.
     """
 
     ids: list[str]
     vectors: np.ndarray
     of: np.ndarray
     texts: Callable[[np.ndarray], list[str] | None]
-    rejected: int = 0
     pieces: list[int] | None = None
 
     @property
@@ -72,21 +64,14 @@ class Paired:
     how: str
 
 
-def find_pairs(options: PairsOptions) -> Paired:
-    """Return the most similar pairs that the options ask for.
-
-    Raises the errors that `embed` raises for files.
-    """
+def find_pairs(manifest: Manifest, options: PairsOptions) -> Paired:
+    """Return the most similar pairs of a snapshot's rows that the options ask for."""
     with tempfile.TemporaryDirectory() as folder:
-        if options.store is not None:
-            collection = read_store(
-                open_store(options.store, options.snapshot).manifest, Path(folder)
-            )
-        else:
-            collection = embed_files(options, Path(folder))
+        collection = read_store(manifest, Path(folder))
         pairs, how = find_most_similar(collection, options)
         rows = _as_rows(pairs, collection, options.distinct)
-        return Paired(rows, len(collection.ids), len(collection.distinct), collection.rejected, how)
+        texts = len(collection.distinct)
+        return Paired(rows, len(collection.ids), texts, manifest.rows.rejected, how)
 
 
 def read_store(manifest: Manifest, folder: Path) -> Collection:
@@ -106,72 +91,6 @@ def read_store(manifest: Manifest, folder: Path) -> Collection:
     return Collection(
         ids, stored.vectors, find_first_copies(stored.hashes), stored.texts, pieces=pieces
     )
-
-
-def embed_files(options: PairsOptions, folder: Path) -> Collection:
-    """Return the rows of the files, each text embedded once.
-
-    The vectors are put into a file of the folder. Rows whose text has no finite vector are
-    rejected.
-    """
-    with progress.stage("reading", things="rows"):
-        ids, texts, of, rejected = _read_texts(options)
-    vectors = _embed(options, texts, folder)
-    finite = np.isfinite(vectors).all(axis=1)
-    rows = np.flatnonzero(finite[of])
-    of = of[rows]
-    rejected += len(ids) - len(rows)
-    if not finite.all():
-        ids = [ids[row] for row in rows.tolist()]
-        texts = [texts[number] for number in np.flatnonzero(finite).tolist()]
-        vectors = vectors[finite]
-        of = (np.cumsum(finite) - 1)[of]
-    return Collection(
-        ids, vectors, of, lambda chosen: [texts[number] for number in of[chosen].tolist()], rejected
-    )
-
-
-def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
-    """Return ids, distinct texts, each row's text int64 [rows], and the rejected rows."""
-    files = list_files(options.input or (), options.format, Syntax.from_options(options))
-    columns = choose_columns(files, options.text_column, options.id_column)
-    ids: list[str] = []
-    texts: list[str] = []
-    of: list[int] = []
-    number: dict[bytes, int] = {}
-    rejected = 0
-    for rows in read_files(files, columns):
-        progress.step(len(rows.ids))
-        ids += rows.ids
-        rejected += len(rows.rejects)
-        for text, row_hash in zip(rows.texts, row_hashes(rows.texts), strict=True):
-            if row_hash not in number:
-                number[row_hash] = len(texts)
-                texts.append(text)
-            of.append(number[row_hash])
-    return ids, texts, np.array(of, np.int64), rejected
-
-
-def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
-    """Return vectors of length 1, float32 [texts, d], mapped from a file.
-
-    They are not finite for texts that have none.
-    """
-    with progress.stage(progress.LOADING):
-        from sentence_beam.transforms.encoder import Encoder
-
-        encoder = Encoder.from_recipe(
-            Recipe.from_options(vars(options)), Machine(options.device, options.tokens_per_batch)
-        )
-    progress.planned(estimate_tokens(sum(len(text.encode()) for text in texts), len(texts)))
-    shape = (max(1, len(texts)), encoder.dim)
-    vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)[: len(texts)]
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        tokenized = encoder.tokenize(texts[start : start + TEXTS_AT_ONCE])
-        vectors[start : start + TEXTS_AT_ONCE] = _normalize(
-            encoder.embed(tokenized, progress.advance).vectors
-        )
-    return vectors
 
 
 def _normalize(vectors: np.ndarray) -> np.ndarray:
