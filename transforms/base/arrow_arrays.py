@@ -194,6 +194,12 @@ def is_bytes(arrow_type: pa.DataType | None) -> bool:
     return pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type)
 
 
+def is_list(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this plain type holds lists, of one length or of any."""
+    is_long = pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)
+    return is_long or pa.types.is_fixed_size_list(arrow_type)
+
+
 def make_empty_table(schema: pa.Schema) -> pa.Table:
     """Return a table without rows; `Schema.empty_table` would import pandas, as `pa.array` does."""
     return pa.Table.from_batches([], schema=schema)

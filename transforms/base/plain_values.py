@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from sentence_beam.transforms.base.arrow_arrays import replace_inner_types
+from sentence_beam.transforms.base.arrow_arrays import is_list, replace_inner_types
 
 
 def to_python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -90,6 +90,6 @@ def _write_iso_times(value: Any, kind: pa.DataType) -> Any:
             (_write_iso_times(key, kind.key_type), _write_iso_times(item, kind.item_type))
             for key, item in value
         ]
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         return [_write_iso_times(item, kind.value_type) for item in value]
     return value

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentence_beam.transforms.base.arrow_arrays import is_list, is_string
 from sentence_beam.transforms.base.errors import OptionError, cite
 from sentence_beam.transforms.base.values import find_nearest
 
@@ -73,7 +74,7 @@ class FilterColumn(NamedTuple):
     @property
     def is_text(self) -> bool:
         """Whether the values are texts."""
-        return _is_text(self.kind)
+        return is_string(self.kind)
 
     @property
     def is_boolean(self) -> bool:
@@ -87,7 +88,7 @@ class FilterColumn(NamedTuple):
         """
         literals = _choose_literals(self.kind)
         if literals is None:
-            hint = f"; say {text} IN {self.name}" if _is_list(self.kind) else ""
+            hint = f"; say {text} IN {self.name}" if is_list(self.kind) else ""
             raise self.schema.error(f"{self.name} is {self.kind}, which IS NULL or is not{hint}")
         if token == literals.token:
             with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):
@@ -133,7 +134,7 @@ class FilterColumn(NamedTuple):
 
         Raises OptionError if the column is not a list, or the literal is of another type.
         """
-        if not _is_list(self.kind):
+        if not is_list(self.kind):
             hint = "LIKE '%...%' looks into text" if self.is_text else f"say {self.name} = {text}"
             raise self.schema.error(f"{self.name} is {self.kind} and no list; {hint}")
         value_type = self.kind.value_type
@@ -153,7 +154,7 @@ class _Literals(NamedTuple):
 
 def _choose_literals(kind: pa.DataType) -> _Literals | None:
     """Return the literals of a type, None if its values cannot be compared."""
-    if _is_text(kind):
+    if is_string(kind):
         return _Literals("text", lambda text, kind: pa.scalar(_unquote(text), kind))
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         return _Literals("text", lambda text, kind: _read_time(_unquote(text), kind))
@@ -169,14 +170,6 @@ def _decode_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(kind, kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def _cast(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:

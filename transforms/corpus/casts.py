@@ -6,7 +6,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_beam.transforms.base.arrow_arrays import as_plain, as_plain_type, is_bytes, is_string
+from sentence_beam.transforms.base.arrow_arrays import (
+    as_plain,
+    as_plain_type,
+    is_bytes,
+    is_list,
+    is_string,
+)
 from sentence_beam.transforms.corpus.column_types import (
     TYPES,
     ColumnType,
@@ -84,12 +90,6 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 def _is_bytes(kind: pa.DataType) -> bool:
     return is_bytes(kind) or pa.types.is_fixed_size_binary(kind)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a plain type is that of lists."""
-    is_long = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return is_long or pa.types.is_fixed_size_list(kind)
 
 
 FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (

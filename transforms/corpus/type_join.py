@@ -2,8 +2,7 @@
 
 import pyarrow as pa
 
-from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_string
-from sentence_beam.transforms.corpus.casts import is_list
+from sentence_beam.transforms.base.arrow_arrays import is_bytes, is_list, is_string
 
 UNITS = ("s", "ms", "us", "ns")
 _SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())

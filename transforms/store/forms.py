@@ -11,6 +11,12 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from sentence_beam.transforms.base.arrow_arrays import (
+    as_plain_type,
+    is_bytes,
+    is_list,
+    is_string,
+)
 from sentence_beam.transforms.base.errors import LedgerError
 from sentence_beam.transforms.space import Space
 from sentence_beam.transforms.store.entries import RememberedOptions
@@ -79,32 +85,16 @@ def describe_type(kind: pa.DataType) -> str:
         return (
             f"struct<{', '.join(f'{field.name}: {describe_type(field.type)}' for field in kind)}>"
         )
-    if _is_list(kind):
+    if is_list(as_plain_type(kind)):
         return f"list<{describe_type(kind.value_type)}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision}, {kind.scale})"
     return next((name for name, is_of_it in _FAMILIES.items() if is_of_it(kind)), str(kind))
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return hasattr(kind, "value_type") and hasattr(kind, "value_field")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    )
-
-
 _FAMILIES = {
-    "string": _is_text,
-    "binary": _is_bytes,
+    "string": is_string,
+    "binary": is_bytes,
     "timestamp": pa.types.is_timestamp,
     "date": pa.types.is_date,
     "time": pa.types.is_time,
