@@ -45,6 +45,7 @@ TABLE = pa.table(
         "or": [1, 2, 3, 4],
         "like": [1, 2, 3, 4],
         "counts": pa.array([[1], [1, 2], [None, 3], None], pa.large_list(pa.int16())),
+        "pair": pa.array([[1, 2], None, [2, 2], [3, 1]], pa.list_(pa.int16(), 2)),
         "shares": pa.array([[], [0.25], [None, 0.5], None]),
     }
 )
@@ -87,6 +88,7 @@ def found(where: str | pc.Expression) -> list[bool | None]:
         ("year in (2019, 2020.5, 99999999)", [True, False, N, False]),
         ("tags IS NULL", [False, False, True, False]),
         ("'a' IN tags", [True, False, N, False]),
+        ("1 IN pair", [True, N, False, True]),
         ("'a' not in tags AND year IS NOT NULL", [False, True, False, True]),
         ("'it''s' IN tags OR 'b' IN tags", [False, False, N, True]),
         ("2 IN counts", [False, True, False, N]),
