@@ -28,7 +28,7 @@ from sentence_beam.transforms.corpus import Columns, match_inputs, plan_file, re
 from sentence_beam.transforms.encoder import Encoder
 from sentence_beam.transforms.space import resolve_model
 from sentence_beam.transforms.space.dtypes import native_dtype
-from sentence_beam.transforms.steps.options import EmbedOptions
+from sentence_beam.transforms.steps.options.embed import PlanOptions
 from sentence_beam.transforms.steps.options.resolve import resolve_run
 from sentence_beam.transforms.steps.plan.estimate import predict
 from sentence_beam.transforms.store import open_store
@@ -67,7 +67,7 @@ def predicted(where: Path, dtype: str) -> float:
         embed.parser("plan"),
         ["--input", f"{where}/corpus.parquet", "--store", f"{where}/none", "--dtype", dtype],
     )
-    resolved = resolve_run(EmbedOptions(**vars(args)), None, "run", local=True)
+    resolved = resolve_run(PlanOptions(**vars(args)), None, "run", local=True)
     found = predict(resolved)
     assert found.pace is not None
     return found.seconds

@@ -7,8 +7,7 @@ from sentence_beam.pipelines.common import command, options
 from sentence_beam.pipelines.common.command_output import CommandOutput
 from sentence_beam.pipelines.common.library import function
 from sentence_beam.pipelines.common.progress import hiding_progress, print_aside, print_news
-from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.search import Copies
 from sentence_beam.transforms.steps.options.search_options import ServeOptions
 
@@ -26,17 +25,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _serve(options: ServeOptions) -> CommandOutput:
-    try:
-        from sentence_beam.transforms.serve.app import Application
-        from sentence_beam.transforms.serve.followed import Followed
-        from sentence_beam.transforms.serve.server import bound, find_address, is_loopback, serve
-    except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn", "h11", "anyio"):
-            raise
-        raise MissingExtraError(
-            "serve needs starlette and uvicorn, which are not installed:"
-            f" {format_pip_line('serve')}"
-        ) from error
+    for package in ("starlette", "uvicorn"):
+        require_package(package, "serve", "serve")
+    from sentence_beam.transforms.serve.app import Application
+    from sentence_beam.transforms.serve.followed import Followed
+    from sentence_beam.transforms.serve.server import bound, find_address, is_loopback, serve
+
     with bound(options.host, options.port) as listening:
         served = Followed(
             options.store,

@@ -1,10 +1,10 @@
 """The command serve: an address that answers, signals that end it, and options that cannot be."""
 
-import builtins
 import os
 import re
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,5 @@ def test_options_that_cannot_be(run: Run, made: Path, store: Path) -> None:
 
 
 def test_without_its_extra(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("sentence_beam.transforms.serve"):
-            raise ModuleNotFoundError("No module named 'starlette'", name="starlette")
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     run("serve", "--store", made).failed(2, "pip install -c ", "[serve]")

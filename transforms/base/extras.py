@@ -1,13 +1,43 @@
-"""The command that installs an extra of this project from its clone; no package index has it."""
+"""Packages of the extras, and the command that installs an extra from this project's clone.
 
+No package index has the project.
+"""
+
+import contextlib
+import importlib.util
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from sentence_beam.transforms.base.errors import MissingExtraError
 
 CONSTRAINTS = "constraints.txt"
 _HOME = Path(__file__).resolve().parents[2]
+
+
+def require_package(package: str, extra: str, user: str) -> None:
+    """Raise MissingExtraError if a package of an extra, which `user` needs, is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise _make_missing_error(package, extra, user)
+
+
+@contextlib.contextmanager
+def requiring_extra(extra: str, user: str) -> Iterator[None]:
+    """Raise MissingExtraError if the body imports a package of an extra that is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "a package").partition(".")[0]
+        raise _make_missing_error(package, extra, user) from error
+
+
+def _make_missing_error(package: str, extra: str, user: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"{user} needs {package}, which is not installed; {format_pip_line(extra)}"
+    )
 
 
 def format_pip_line(extra: str, home: Path = _HOME) -> str:

@@ -68,6 +68,9 @@ class Declared:
         return one_of(*self.choices) if self.choices else self.kind
 
 
+UNDECLARED = Declared("")  # a field that only programs give
+
+
 def option(
     declared: Declared | str, *, default: Any = MISSING, kw_only: bool = True, **more: Any
 ) -> Any:
@@ -136,27 +139,22 @@ def is_given(options: Any, name: str) -> bool:
 
 
 def read(options: Any) -> None:
-    """Convert the values of a class of options to the types of its fields, and check them.
+    """Convert the values of a class of options or settings to the types of its fields, and check
+    them.
 
     A path becomes text, a text a tuple of one if several are allowed, None the default. The
     option's kind converts a number or a text: `"256k"` becomes 256000. Raises OptionError for a
     value that does not fit, and for options that exclude one another.
     """
     for item in fields(options):
-        declared = item.metadata.get(KEY)
+        declared = item.metadata.get(KEY, UNDECLARED)
         value = getattr(options, item.name)
         if value is None and not is_required(item):
-            value = _value_if_not_given(item, declared)
-        elif declared is not None and (is_required(item) or value != item.default):
+            value = item.default if declared.fallback is None else declared.fallback()
+        elif is_required(item) or value != item.default:
             value = _read(value, item, declared)
         object.__setattr__(options, item.name, value)
     _check_exclusive(options)
-
-
-def _value_if_not_given(item: "Field[Any]", declared: Declared | None) -> Any:
-    if declared is not None and declared.fallback is not None:
-        return declared.fallback()
-    return item.default
 
 
 def check_value(kind: type, name: str, value: Any) -> None:

@@ -5,14 +5,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import fields
-from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sentence_beam.transforms.base.errors import OptionError, cite_argument
+from sentence_beam.transforms.base.errors import OptionError
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+    pass
 
 Kind = Callable[[str], Any]
 StrPath: TypeAlias = str | os.PathLike[str]
@@ -32,22 +30,6 @@ SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 TOKENS = {"": 1, **SIZES, "b": 10**9}
 NO_BUDGET = "none"
-
-
-def read(options: "DataclassInstance") -> None:
-    """Convert the values that a program gave to the types of the fields of `options`.
-
-    A path becomes text, None the default. Raises `OptionError` for a value that does not fit.
-    """
-    for field in fields(options):
-        given = getattr(options, field.name)
-        wanted: Any = field.type
-        types = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
-        try:
-            value = field.default if given is None else read_one(given, None, types)
-        except OptionError as error:
-            raise OptionError(f"{cite_argument(field.name)}: {error.message}") from None
-        object.__setattr__(options, field.name, value)
 
 
 def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:

@@ -5,18 +5,16 @@ is refused if it deletes rows without rewriting their files, or renames columns 
 Tables of Hudi, whose files hold old rows beside current ones, are always refused.
 """
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base.errors import (
-    MissingExtraError,
     OptionError,
     SentenceBeamError,
     cite,
 )
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.extras import requiring_extra
 from sentence_beam.transforms.corpus.delta_lake import list_delta_files, open_delta
 from sentence_beam.transforms.corpus.iceberg import METADATA, list_iceberg_files, open_iceberg
 from sentence_beam.transforms.corpus.lake_parts import DELTA, ICEBERG, LakePart
@@ -124,7 +122,7 @@ def list_table_entries(pattern: str, part: LakePart) -> Iterator[tuple[Entry, st
     Raises OptionError for a missing table or part, and for a table whose files do not hold exactly
     its rows.
     """
-    with _requiring_packages(pattern):
+    with requiring_extra("iceberg", f"{cite('input')} {pattern}"):
         list_files = list_delta_files if pattern.startswith(DELTA) else list_iceberg_files
         root, paths = list_files(pattern, part)
     if not paths and part.filter is not None:
@@ -153,7 +151,7 @@ def find_version(pattern: str, requested: int | None) -> int:
 
     Raises OptionError for a missing table or version.
     """
-    with _requiring_packages(pattern):
+    with requiring_extra("iceberg", f"{cite('input')} {pattern}"):
         if pattern.startswith(DELTA):
             return int(open_delta(pattern, requested).version())
         current = open_iceberg(pattern, requested).current_snapshot()
@@ -162,19 +160,6 @@ def find_version(pattern: str, requested: int | None) -> int:
     if current is None:
         raise _make_empty_error(pattern)
     return int(current.snapshot_id)
-
-
-@contextlib.contextmanager
-def _requiring_packages(pattern: str) -> Iterator[None]:
-    """Raise MissingExtraError if a package that reads the table is not installed."""
-    try:
-        yield
-    except ImportError as error:
-        module = (error.name or "a package").partition(".")[0]
-        raise MissingExtraError(
-            f"{cite('input')} {pattern} needs {module}, which is not installed;"
-            f" {format_pip_line('iceberg')}"
-        ) from error
 
 
 def _make_empty_error(pattern: str) -> OptionError:

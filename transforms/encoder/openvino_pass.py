@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.encoder.batches import Batch
 from sentence_beam.transforms.encoder.padded import pad_inputs
 from sentence_beam.transforms.encoder.probe import BatchSharing
@@ -100,10 +100,7 @@ def _compile(model: Int8Model) -> Any:
 
 def import_openvino() -> Any:
     """Return OpenVINO. Raises MissingExtraError without it."""
-    try:
-        import openvino
-    except ImportError:
-        raise MissingExtraError(
-            f"dtype int8 needs OpenVINO, which is not installed: {format_pip_line('openvino')}"
-        ) from None
+    require_package("openvino", "openvino", f"{cite('dtype')} int8")
+    import openvino
+
     return openvino

@@ -4,7 +4,6 @@ Reimers & Gurevych, arXiv:1908.10084.
 """
 
 import hashlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.encoder.devices import resolve_device
 from sentence_beam.transforms.encoder.load import quiet_transformers
 from sentence_beam.transforms.encoder.weight_names import refuse_prefix
@@ -46,7 +45,7 @@ class PairScorer:
         Only safetensors. Raises OptionError, which names `flag`, for a folder without a
         cross-encoder, MissingExtraError if sentence-transformers is not installed.
         """
-        check_installed(flag)
+        require_package("sentence_transformers", "train", flag)
         check_folder(folder, flag)
         from sentence_transformers import CrossEncoder
 
@@ -123,12 +122,6 @@ class PairScorer:
             parts.append(np.asarray(outputs, np.float64).reshape(-1))
             done(len(part))
         return np.concatenate(parts)
-
-
-def check_installed(flag: str) -> None:
-    """Raise MissingExtraError if sentence-transformers is not installed."""
-    if importlib.util.find_spec("sentence_transformers") is None:
-        raise MissingExtraError(f"{flag} needs sentence-transformers: {format_pip_line('train')}")
 
 
 def is_cross_encoder(folder: Path) -> bool:

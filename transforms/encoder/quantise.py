@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite, first_line
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite, first_line
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.encoder.batches import plan_batches
 from sentence_beam.transforms.encoder.encoder import Encoder
 from sentence_beam.transforms.encoder.load import load_model, quiet_transformers
@@ -78,13 +78,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _import_nncf() -> Any:
-    try:
-        import nncf
-    except ImportError:
-        raise MissingExtraError(
-            "dtype int8 needs NNCF to quantise, which is not installed:"
-            f" {format_pip_line('openvino')}"
-        ) from None
+    require_package("nncf", "openvino", f"{cite('dtype')} int8")
+    import nncf
+
     logging.getLogger("nncf").setLevel(logging.ERROR)
     return nncf
 

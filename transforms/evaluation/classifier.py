@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sentence_beam.transforms.base.errors import MissingExtraError
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.extras import require_package
 
 LOGISTIC = "logistic"
 MLP = "mlp"
@@ -25,12 +24,7 @@ Rows = tuple[np.ndarray, np.ndarray]  # features float32 [n, d], labels int64 [n
 
 def check_installed() -> None:
     """Raise MissingExtraError if scikit-learn is not installed."""
-    import importlib.util
-
-    if importlib.util.find_spec("sklearn") is None:
-        raise MissingExtraError(
-            f"this kind of task needs scikit-learn: {format_pip_line('evaluate')}"
-        )
+    require_package("sklearn", "evaluate", "this kind of task")
 
 
 def cross_validate(features: np.ndarray, labels: np.ndarray, classifier: str) -> np.ndarray:

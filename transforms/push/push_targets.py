@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite
+from sentence_beam.transforms.base.extras import requiring_extra
 from sentence_beam.transforms.push.target import Target
 
 OWN_PREFIXES = ("qdrant:", "lance:")
@@ -26,14 +26,8 @@ def open_target(text: str) -> Iterator[Target]:
         )
     if not place.startswith(PREFIXES) or place in OWN_PREFIXES:
         raise OptionError(f"{cite('to')} {redact(text)}: no such kind of database; write {KINDS}")
-    try:
+    with requiring_extra("push", f"{cite('to')} {redact(text)}"):
         opened = _open(place, name)
-    except ImportError as error:
-        module = (error.name or "a package").partition(".")[0]
-        raise MissingExtraError(
-            f"{cite('to')} {redact(text)} needs {module}, which is not installed;"
-            f" {format_pip_line('push')}"
-        ) from error
     with opened as target:
         yield target
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sentence_beam.transforms.base.errors import OptionError
-from sentence_beam.transforms.base.values import read
+from sentence_beam.transforms.base.option import read
 from sentence_beam.transforms.space.chunks_spec import UNCUT, ChunksSpec
 from sentence_beam.transforms.space.identity import Space, resolve_space
 from sentence_beam.transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model

@@ -1,13 +1,12 @@
 """Options of `distill`: the model, the table and its folder."""
 
-import importlib.util
 import os
 from pathlib import Path
 
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import values
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.base.option import option, options
 from sentence_beam.transforms.options.common import (
     CSV,
@@ -73,9 +72,8 @@ class DistillOptions:
 
 def check_installed() -> None:
     """Raise MissingExtraError if a package is not installed."""
-    missing = next((name for name in NEEDED if importlib.util.find_spec(name) is None), None)
-    if missing:
-        raise MissingExtraError(f"distilling needs {missing}: {format_pip_line('train')}")
+    for package in NEEDED:
+        require_package(package, "train", "distilling")
 
 
 def check_output(options: DistillOptions) -> Path:

@@ -1,9 +1,7 @@
 """Check training options: which of them work together, and which packages they need."""
 
-import importlib.util
-
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.training.train_options import (
     CLASSIFICATION,
     CONCAT,
@@ -111,5 +109,4 @@ def _check_installed(options: TrainOptions) -> None:
     if options.objective == RANKING and options.dev is not None:
         packages.append("ir_measures")
     for name in packages:
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(f"training needs {name}: {format_pip_line('train')}")
+        require_package(name, "train", "training")

@@ -1,5 +1,6 @@
 """Options that are declared by the fields of classes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +113,17 @@ def test_a_declaration_can_be_changed_for_one_class() -> None:
     assert Other().store == "here"
 
 
-def test_fields_without_a_declaration_are_left_alone() -> None:
+def test_fields_without_a_declaration_have_their_types_alone() -> None:
     @options
     class Flagged:
-        flags: tuple[str, ...] = ()
+        flags: Sequence[str] = ()
+        rows: int | None = None
+        dry: bool = False
 
-    assert Flagged(flags=["--a"]).flags == ["--a"]  # type: ignore[arg-type,comparison-overlap]
+    given = Flagged(flags=["--a=b,c"], rows=3)
+    assert (given.flags, given.rows, given.dry) == (["--a=b,c"], 3, False)
+    with pytest.raises(OptionError, match="dry: 'no' is not True or False"):
+        Flagged(dry="no")  # type: ignore[arg-type]
     assert declared_in(Flagged) == {}
 
 

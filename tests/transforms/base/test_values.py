@@ -8,6 +8,7 @@ import pytest
 
 from sentence_beam.transforms.base import values
 from sentence_beam.transforms.base.errors import OptionError
+from sentence_beam.transforms.base.option import read
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Options:
     append: bool = False
 
     def __post_init__(self) -> None:
-        values.read(self)
+        read(self)
 
 
 @pytest.mark.parametrize(

@@ -58,4 +58,5 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(importlib.util, "find_spec", others)
         with pytest.raises(MissingExtraError) as caught:
             check(asked)
-        assert str(caught.value) == f"training needs {package}: {format_pip_line('train')}"
+        line = f"training needs {package}, which is not installed; {format_pip_line('train')}"
+        assert str(caught.value) == line

@@ -1,18 +1,16 @@
 """Judged searches: queries, the documents that answer them, and measures of the results."""
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sentence_beam.transforms.base.errors import (
-    MissingExtraError,
     OptionError,
     SentenceBeamError,
     cite,
 )
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.base.numbers import format_count
 from sentence_beam.transforms.evaluation import task_files
 from sentence_beam.transforms.evaluation.evidence import Evidence, Means
@@ -122,8 +120,7 @@ def read_judgements(queries: str, qrels: str, same_ids: str) -> Judgements:
 
     Queries are JSON lines with _id and text; judgements have query-id, corpus-id and score.
     """
-    if importlib.util.find_spec("ir_measures") is None:
-        raise MissingExtraError(f"retrieval needs ir_measures: {format_pip_line('evaluate')}")
+    require_package("ir_measures", "evaluate", "retrieval")
     texts = {}
     for line, row in task_files.read_json_lines(queries):
         name = row.get("_id")

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from sentence_beam.transforms import storage
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import as_matrix, make_vector_column
-from sentence_beam.transforms.base.errors import MissingExtraError, cite
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import cite
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.index import TrainedIndex
 from sentence_beam.transforms.index.faiss_module import load_faiss
 from sentence_beam.transforms.index.metric_vectors import (
@@ -139,13 +139,9 @@ def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
 
 def write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
     """Write a table of ids, vectors (column `vector`) and kept columns."""
-    try:
-        import lancedb
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{cite('vectors')} lance needs lancedb, which is not installed:"
-            f" {format_pip_line('lance')}"
-        ) from error
+    require_package("lancedb", "lance", f"{cite('vectors')} lance")
+    import lancedb
+
     manifest = selection.manifest
     columns = _read_columns(manifest)
     own = set(list_own_columns(columns.names))

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from sentence_beam.transforms.base import progress
 from sentence_beam.transforms.base.arrow_arrays import make_vector_column
-from sentence_beam.transforms.base.errors import MissingExtraError, OptionError, cite
-from sentence_beam.transforms.base.extras import format_pip_line
+from sentence_beam.transforms.base.errors import OptionError, cite
+from sentence_beam.transforms.base.extras import require_package
 from sentence_beam.transforms.index.by_lists import search_coarse
 from sentence_beam.transforms.index.index_kinds import make_plan
 from sentence_beam.transforms.index.index_spec import IndexSpec
@@ -88,12 +88,9 @@ def group_by_min_score(selection: Selection, min_score: float, folder: Path) -> 
 
 
 def _agglomerate(vectors: np.ndarray, min_score: float) -> np.ndarray:
-    try:
-        from sklearn.cluster import AgglomerativeClustering
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{cite('min_score')} needs scikit-learn: {format_pip_line('evaluate')}"
-        ) from error
+    require_package("sklearn", "evaluate", cite("min_score"))
+    from sklearn.cluster import AgglomerativeClustering
+
     if len(vectors) == 1:
         return np.zeros(1, np.int64)
     how = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score + 1e-7}
