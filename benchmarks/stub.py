@@ -33,6 +33,15 @@ class Stub:
             np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool)
         )
 
+    @property
+    def text_tokenizer(self) -> "Stub":
+        """The tokenizer, which is the stub too."""
+        return self
+
+    def find_unseen(self, tokenized: Tokenized) -> np.ndarray:
+        """Return the places of texts without a token, of which there are none."""
+        return np.empty(0, np.int64)
+
     def words(self, tokenized: Tokenized) -> KnownTokens:
         """Count all tokens as known."""
         return KnownTokens(tokenized.counts, np.zeros_like(tokenized.counts))
@@ -41,7 +50,7 @@ class Stub:
         """The texts as they are."""
         return tokenized
 
-    def start(self, tokenized: Tokenized, progress: Any = None) -> Tokenized:
+    def start(self, tokenized: Tokenized, progress: Any = None, cancelled: Any = None) -> Tokenized:
         """The texts as they are."""
         return tokenized
 
