@@ -83,7 +83,7 @@ def found_texts(chance: random.Random) -> Iterator[tuple[str, str, str]]:
         yield (
             about["Name"],
             f"readme/{about['Name']}",
-            str(about.get_payload() or about.get("Description") or ""),
+            str(about.get_payload() or about.get("Description") or ""),  # type: ignore[attr-defined]
         )
     modules = sorted(each for root in packages() for each in source_files(root))
     chance.shuffle(modules)

@@ -232,7 +232,10 @@ def _trained(
     where: Path,
 ) -> Finding:
     """A CNN or an LSTM of sentence-transformers between the model and its pooling."""
-    from sentence_transformers import SentenceTransformer, models
+    from sentence_transformers import (  # type: ignore[attr-defined]
+        SentenceTransformer,
+        models,
+    )
 
     layers = models.CNN(64, 16, [1, 3]) if name == "CNN" else models.LSTM(64, 16)
     modules = [models.Transformer(folder), layers, models.Pooling(2 * 16)]
