@@ -174,7 +174,8 @@ def refuse_damage(
     except Exception as error:
         if isinstance(error, SentenceBeamError) and not isinstance(error, OptionError):
             raise
-        message = f"{problem} ({first_line(error)})"
+        reason = error.message if isinstance(error, OptionError) else first_line(error)
+        message = f"{problem} ({reason})"
         if mend:
             message += f"; {mend}"
         raise kind(message) from error

@@ -11,6 +11,7 @@ from sentence_beam.transforms.base.errors import (
     cite_argument,
     cite_as,
     first_line,
+    refuse_damage,
 )
 from sentence_beam.transforms.store.records import Problem
 
@@ -51,6 +52,16 @@ def test_a_name_with_the_characters_of_a_citation_is_no_fault(text: str) -> None
     error = SentenceBeamError(f"{text}: see {cite('input')}")
     assert error.line.endswith(": see --input")
     assert str(error).endswith(": see input")
+
+
+def test_damage_that_an_option_shows_has_its_names_too() -> None:
+    with (
+        pytest.raises(SentenceBeamError) as caught,
+        refuse_damage("a.json is damaged", "fit again"),
+    ):
+        raise OptionError(f"{cite('max_tokens')}: 0")
+    assert str(caught.value) == "a.json is damaged (max_tokens: 0); fit again"
+    assert caught.value.line == "a.json is damaged (--max-tokens: 0); fit again"
 
 
 def test_an_error_without_a_message() -> None:
