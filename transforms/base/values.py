@@ -5,12 +5,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from sentence_beam.transforms.base.errors import OptionError
-
-if TYPE_CHECKING:
-    pass
 
 Kind = Callable[[str], Any]
 StrPath: TypeAlias = str | os.PathLike[str]
